@@ -1,0 +1,127 @@
+"""Find lectures and execute them without a browser."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class LectureError(Exception):
+    """Something a person can mend, said in one line."""
+
+
+def home() -> Path:
+    """The folder that holds ``notebooks/``: here, above here, or where the package was installed from."""
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
+        if (folder / "notebooks").is_dir() and list((folder / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+            return folder
+    raise LectureError("no folder 'notebooks' here or above: change into the course's folder first")
+
+
+def lectures() -> list[Path]:
+    """All lectures, in their order."""
+    return sorted((home() / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def find_lecture(name: str) -> Path:
+    """The lecture called ``name``: its number (``2`` or ``02``), its name, or its file."""
+    stem = Path(name).stem
+    for path in lectures():
+        if stem == path.stem or (stem.isdigit() and int(stem) == int(path.stem[:2])):
+            return path
+    known = ", ".join(path.stem for path in lectures())
+    raise LectureError(f"no lecture {name!r}; there are: {known}")
+
+
+def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda done, cells: None) -> dict[str, Any]:
+    """Execute a lecture from top to bottom.
+
+    Writes ``notebook.ipynb``, ``lecture.html`` and ``claims.json`` into ``out``, also when a cell fails.
+
+    Args:
+        progress: called with the number of cells done and the number of cells.
+
+    Returns:
+        ``seconds`` that the cells took, the ``claims``, and ``error``: None, or what went wrong in one line.
+    """
+    try:
+        import nbformat
+        from nbclient import NotebookClient
+        from nbclient.exceptions import CellExecutionError, DeadKernelError
+    except ModuleNotFoundError as missing:
+        raise LectureError(f"{missing.name} is missing: pip install 'attention-course[lab]'") from None
+
+    if sys.platform == "win32":
+        asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())
+    notebook = nbformat.read(path, as_version=4)
+    out.mkdir(parents=True, exist_ok=True)
+    claims_file = out / "claims.json"
+    claims_file.write_text("[]\n", encoding="utf-8")
+    client = NotebookClient(
+        notebook,
+        timeout=1800,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        on_cell_executed=lambda cell, cell_index, execute_reply: progress(cell_index + 1, len(notebook.cells)),
+        store_widget_state=False,
+    )
+    error = None
+    started = time.perf_counter()
+    try:
+        client.execute(env={**os.environ, "COURSEKIT_CLAIMS": str(claims_file.resolve())})
+    except CellExecutionError as failure:
+        where = next(i for i, cell in enumerate(notebook.cells) if has_error(cell))
+        error = f"{path.stem}, cell {where + 1} of {len(notebook.cells)}: {failure.ename}: {plain(failure.evalue)}"
+    except (DeadKernelError, TimeoutError) as failure:
+        error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
+    seconds = time.perf_counter() - started
+    nbformat.write(notebook, out / "notebook.ipynb")
+    (out / "lecture.html").write_text(to_html(notebook, path.stem), encoding="utf-8")
+    return {"seconds": seconds, "claims": json.loads(claims_file.read_text(encoding="utf-8")), "error": error}
+
+
+def has_error(cell: Any) -> bool:
+    return any(output.output_type == "error" for output in cell.get("outputs", []))
+
+
+def plain(text: str) -> str:
+    """The last line of a message, without terminal colours."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+# The page of nbconvert without the three scripts that it would fetch from the network.
+PAGE = """{% extends 'lab/index.html.j2' %}
+{% block html_head_js_requirejs %}{% endblock %}
+{% block html_head_js_mathjax %}{% endblock %}
+{% block html_head_js_mermaidjs %}{% endblock %}
+"""
+
+
+def to_html(notebook: Any, title: str) -> str:
+    """An executed notebook as one page that needs nothing from the network; formulas become MathML."""
+    from jinja2 import pass_context
+    from latex2mathml.converter import convert
+    from nbconvert import HTMLExporter
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class MathMLRenderer(IPythonRenderer):
+        def inline_math(self, body: str) -> str:
+            return convert(body)
+
+        def block_math(self, body: str) -> str:
+            return convert(body, display="block")
+
+    class OfflineExporter(HTMLExporter):
+        @pass_context
+        def markdown2html(self, context, source):
+            return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+
+    html, _ = OfflineExporter(raw_template=PAGE).from_notebook_node(notebook, {"metadata": {"name": title}})
+    return html

@@ -1,0 +1,299 @@
+"""Recurrent sequence to sequence with attention: Bahdanau et al. (2014) and Luong et al. (2015).
+
+Read it top to bottom: the configuration, the encoder, the decoder of Luong, the decoder of Bahdanau, the
+model that joins them, the objective.
+
+Legend: B batch, S source positions, T target steps, V vocabulary size, E embedding size, D size of a
+decoder state, K size of an encoder state (both directions together where there are two).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from coursekit.nn.cells import State, rnn_step
+from coursekit.nn.scores import SCORES, Memory, ScoreAttention
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    """Sizes and choices of a ``Seq2Seq``.
+
+    Attributes:
+        vocab_size: number of symbols, the start symbol included; source and target share them.
+        bos_id: the start symbol that the decoder reads first.
+        embed_size, hidden_size: E and D.
+        encoder_size: units of the encoder in each direction; None for ``hidden_size``.
+        cell: ``"lstm"`` or ``"gru"``.
+        score: None for no attention; ``"dot"``, ``"general"`` or ``"concat"`` for Luong's decoder;
+            ``"additive"`` for Bahdanau's.
+        input_feeding: Luong's decoder also reads its previous ``h~`` (section 3.3).
+        bidirectional: one encoder reads left to right, another right to left (Bahdanau, section 3.2).
+    """
+
+    vocab_size: int
+    bos_id: int
+    embed_size: int = 16
+    hidden_size: int = 16
+    encoder_size: int | None = None
+    cell: Literal["lstm", "gru"] = "lstm"
+    score: Literal["dot", "general", "concat", "additive"] | None = None
+    input_feeding: bool = False
+    bidirectional: bool = False
+
+    def __post_init__(self):
+        if self.encoder_size is None:
+            object.__setattr__(self, "encoder_size", self.hidden_size)
+        for field in ("vocab_size", "embed_size", "hidden_size", "encoder_size"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        if not 0 <= self.bos_id < self.vocab_size:
+            raise ValueError(f"bos_id={self.bos_id}: must lie in 0..{self.vocab_size - 1} (vocab_size - 1)")
+        if self.cell not in ("lstm", "gru"):
+            raise ValueError(f"cell={self.cell!r}: must be 'lstm' or 'gru'")
+        if self.score is not None and self.score not in SCORES:
+            raise ValueError(f"score={self.score!r}: must be None or one of {', '.join(map(repr, SCORES))}")
+        if self.score == "dot" and self.key_size != self.hidden_size:
+            raise ValueError(
+                f"score='dot' with hidden_size={self.hidden_size} and encoder states of {self.key_size}: the dot "
+                "product needs equal sizes; change encoder_size, or use score='general'"
+            )
+        if self.input_feeding and self.score not in ("dot", "general", "concat"):
+            raise ValueError(
+                f"input_feeding=True with score={self.score!r}: only Luong's decoder feeds its h~ back; "
+                "use score='dot', 'general' or 'concat'"
+            )
+
+    @property
+    def key_size(self) -> int:
+        """Size K of an encoder state."""
+        return self.encoder_size * (1 + self.bidirectional)
+
+    @classmethod
+    def rnnsearch(cls, vocab_size: int = 30_000, bos_id: int = 0) -> "Seq2SeqConfig":
+        """The sizes of Bahdanau et al. (2014), section 4.2 and appendix A.2.3."""
+        return cls(
+            vocab_size, bos_id, embed_size=620, hidden_size=1000, cell="gru", score="additive", bidirectional=True
+        )
+
+
+def recurrent(cell: str, input_size: int, hidden_size: int, bidirectional: bool = False) -> nn.LSTM | nn.GRU:
+    """One recurrent layer that takes (B, T, input_size)."""
+    layer = nn.LSTM if cell == "lstm" else nn.GRU
+    return layer(input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
+
+
+class Encoder(nn.Module):
+    """Reads the source; returns all its states and the state that the decoder starts from.
+
+    Padding may stand anywhere: the real symbols are moved to the front and packed, so that neither
+    direction reads padding, and the last state is the one at the last real symbol.
+    """
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        c = config
+        self.embedding = nn.Embedding(c.vocab_size, c.embed_size)
+        self.rnn = recurrent(c.cell, c.embed_size, c.encoder_size, c.bidirectional)
+        self.to_decoder = None
+        if c.key_size != c.hidden_size or c.bidirectional:
+            parts = 2 if c.cell == "lstm" else 1  # h and c, or h alone
+            self.to_decoder = nn.ModuleList(nn.Linear(c.encoder_size, c.hidden_size) for _ in range(parts))
+
+    def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+        """``source`` and ``mask`` (B, S) -> states (B, S, K) and the decoder's first state, (B, D) each."""
+        front = mask.int().argsort(dim=1, descending=True, stable=True)  # real positions first, in order
+        x = self.embedding(source.gather(1, front))  # (B, S, E)
+        packed = pack_padded_sequence(x, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False)
+        packed, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])  # (B, S, K)
+        back = front.argsort(dim=1)[:, :, None].expand_as(states)
+        states = states.gather(1, back)  # each state at its symbol's own place again
+        final = final if isinstance(final, tuple) else (final,)  # each (directions, B, D)
+        # f[-1]: forward at the last symbol, or backward at the first; either has read the whole source
+        if self.to_decoder is None:
+            return states, tuple(f[-1] for f in final)
+        return states, tuple(torch.tanh(to(f[-1])) for to, f in zip(self.to_decoder, final))  # s_0 = tanh(W h_1)
+
+
+class LuongDecoder(nn.Module):
+    """Steps first, then looks: ``h~_t = tanh(W_c [c_t; h_t])`` with ``c_t`` asked for by ``h_t`` itself.
+
+    Without attention ``h~_t = h_t``: then everything about the source must fit into the first state.
+    With input feeding the cell reads ``[E y_{t-1}; h~_{t-1}]``, else ``E y_{t-1}`` alone; only then do the
+    states of all steps depend on nothing but the given symbols, and one fused call computes them.
+
+    Source: Luong et al. (2015), sections 3.1 and 3.3, equation 5.
+    """
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        c = config
+        self.embedding = nn.Embedding(c.vocab_size, c.embed_size)
+        self.rnn = recurrent(c.cell, c.embed_size + c.hidden_size * c.input_feeding, c.hidden_size)
+        self.input_feeding = c.input_feeding
+        self.attention = None
+        if c.score is not None:
+            self.attention = ScoreAttention(c.score, c.hidden_size, c.key_size)
+            self.combine = nn.Linear(c.key_size + c.hidden_size, c.hidden_size, bias=False)
+        self.one_call = not c.input_feeding
+
+    def start(self, states: Tensor, mask: Tensor, first: State) -> tuple[Memory | None, State, Tensor]:
+        """Memory, first state and first ``h~`` (zeros)."""
+        memory = None if self.attention is None else self.attention.remember(states, mask)
+        return memory, first, torch.zeros_like(first[0])
+
+    def attend(self, h: Tensor, memory: Memory | None) -> Tensor:
+        """``h~`` (B, T, D) for decoder states (B, T, D)."""
+        if memory is None:
+            return h
+        context = self.attention(h, memory)  # (B, T, K)
+        return torch.tanh(self.combine(torch.cat([context, h], dim=-1)))
+
+    def all_steps(self, inputs: Tensor, memory: Memory | None, state: State) -> Tensor:
+        """``h~`` of all steps (B, T, D) for given input symbols (B, T), in one fused call."""
+        first = tuple(s[None].contiguous() for s in state)  # (B, D) -> (1, B, D), as PyTorch wants it
+        h, _ = self.rnn(self.embedding(inputs), first if len(first) == 2 else first[0])  # (B, T, D)
+        return self.attend(h, memory)
+
+    def step(self, symbol: Tensor, memory: Memory | None, state: State, h_tilde: Tensor) -> tuple[State, Tensor]:
+        """One step: input symbol (B,) and the last state and ``h~`` -> the new state and ``h~`` (B, D)."""
+        x = self.embedding(symbol)  # (B, E)
+        if self.input_feeding:
+            x = torch.cat([x, h_tilde], dim=-1)  # (B, E + D)
+        state = rnn_step(self.rnn, x, state)
+        return state, self.attend(state[0][:, None], memory)[:, 0]
+
+
+class BahdanauDecoder(nn.Module):
+    """Looks first, then steps: ``c_t`` is asked for by ``s_{t-1}`` and goes into the cell's input.
+
+    ``s_t = cell([E y_{t-1}; c_t], s_{t-1})``, read out as ``t~_t = tanh(W_o [s_t; c_t; E y_{t-1}])``.
+
+    Source: Bahdanau et al. (2014), equations 4 to 6 and appendix A.2.2, whose maxout read-out is a tanh
+    layer here.
+    """
+
+    one_call = False  # each state depends on the context that the state before it asked for
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        c = config
+        self.embedding = nn.Embedding(c.vocab_size, c.embed_size)
+        self.attention = ScoreAttention(c.score, c.hidden_size, c.key_size)
+        self.rnn = recurrent(c.cell, c.embed_size + c.key_size, c.hidden_size)
+        self.combine = nn.Linear(c.hidden_size + c.key_size + c.embed_size, c.hidden_size, bias=False)
+
+    def start(self, states: Tensor, mask: Tensor, first: State) -> tuple[Memory, State, Tensor]:
+        """Memory, first state and an unused placeholder (Luong's decoder has its ``h~`` there)."""
+        return self.attention.remember(states, mask), first, torch.zeros_like(first[0])
+
+    def step(self, symbol: Tensor, memory: Memory, state: State, _: Tensor) -> tuple[State, Tensor]:
+        """One step: input symbol (B,) and the last state -> the new state and the read-out (B, D)."""
+        x = self.embedding(symbol)  # (B, E)
+        context = self.attention(state[0][:, None], memory)[:, 0]  # (B, K)
+        state = rnn_step(self.rnn, torch.cat([x, context], dim=-1), state)
+        return state, torch.tanh(self.combine(torch.cat([state[0], context, x], dim=-1)))
+
+
+class Seq2Seq(nn.Module):
+    """Encoder, decoder and the map from its read-out to the logits of the next symbol."""
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = (BahdanauDecoder if config.score == "additive" else LuongDecoder)(config)
+        self.to_logits = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(
+        self,
+        source: Tensor,
+        mask: Tensor,
+        target: Tensor,
+        teacher_forcing: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Logits (B, T, V) of each target symbol, given the source and the target symbols before it.
+
+        Args:
+            source: symbols, (B, S).
+            mask: (B, S), True where the source is real; every row needs one True.
+            target: symbols, (B, T).
+            teacher_forcing: probability that a step reads the true previous symbol rather than the
+                model's own most likely one, drawn for each sequence and step (scheduled sampling,
+                arXiv 1506.03099).
+            generator: draws those, on the CPU; needed when 0 < teacher_forcing < 1.
+        """
+        if not 0 <= teacher_forcing <= 1:
+            raise ValueError(f"teacher_forcing={teacher_forcing}: a probability lies in 0..1")
+        memory, state, h_tilde = self.start(source, mask)
+        inputs = torch.cat([self.first_symbol(source)[:, None], target[:, :-1]], dim=1)  # (B, T)
+        if teacher_forcing == 1 and self.decoder.one_call:
+            return self.to_logits(self.decoder.all_steps(inputs, memory, state))
+        forced = torch.rand(inputs.shape, generator=generator).to(inputs.device) < teacher_forcing  # (B, T)
+        logits = []
+        for t in range(inputs.shape[1]):
+            own = logits[-1].argmax(dim=-1) if t else inputs[:, 0]
+            symbol = torch.where(forced[:, t], inputs[:, t], own)
+            state, h_tilde = self.decoder.step(symbol, memory, state, h_tilde)
+            logits.append(self.to_logits(h_tilde))  # (B, V)
+        return torch.stack(logits, dim=1)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        source: Tensor,
+        mask: Tensor,
+        steps: int,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Decode ``steps`` symbols, each fed back as the next input: (B, steps).
+
+        Args:
+            source, mask: as in ``forward``.
+            steps: how many symbols to decode.
+            temperature: 0 takes the most likely symbol (greedy); above 0 samples from
+                ``softmax(logits / temperature)``.
+            generator: draws the samples, on the device of ``source``.
+        """
+        if steps < 1:
+            raise ValueError(f"steps={steps}: decode at least one symbol")
+        if temperature < 0:
+            raise ValueError(f"temperature={temperature}: 0 is greedy, above 0 samples")
+        memory, state, h_tilde = self.start(source, mask)
+        symbols = [self.first_symbol(source)]
+        for _ in range(steps):
+            state, h_tilde = self.decoder.step(symbols[-1], memory, state, h_tilde)
+            logits = self.to_logits(h_tilde)  # (B, V)
+            if temperature == 0:
+                symbols.append(logits.argmax(dim=-1))
+            else:
+                p = (logits.float() / temperature).softmax(dim=-1)
+                symbols.append(p.multinomial(1, generator=generator)[:, 0])
+        return torch.stack(symbols[1:], dim=1)
+
+    def start(self, source: Tensor, mask: Tensor) -> tuple[Memory | None, State, Tensor]:
+        """Encode the source: memory, first decoder state, first ``h~``."""
+        if not mask.any(dim=1).all():
+            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
+        states, first = self.encoder(source, mask)
+        return self.decoder.start(states, mask, first)
+
+    def first_symbol(self, source: Tensor) -> Tensor:
+        return source.new_full((source.shape[0],), self.config.bos_id)  # (B,)
+
+
+def seq2seq_loss(model: Seq2Seq, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Cross-entropy over the real target symbols: its sum (nats) and their number.
+
+    ``batch`` holds ``source``, ``source_mask`` (B, S), ``target`` and ``target_mask`` (B, T).
+    """
+    logits = model(batch["source"], batch["source_mask"], batch["target"])
+    real = batch["target_mask"]
+    return F.cross_entropy(logits[real].float(), batch["target"][real], reduction="sum"), real.sum()

@@ -1,0 +1,19 @@
+"""Training: the device, the loop, schedules, averages, checkpoints. It knows no model."""
+
+from coursekit.train.checkpoint import CheckpointError, load_weights, save_weights
+from coursekit.train.device import device, seed
+from coursekit.train.ema import EMA
+from coursekit.train.loop import Training, adamw, constant, warmup_cosine
+
+__all__ = [
+    "EMA",
+    "CheckpointError",
+    "Training",
+    "adamw",
+    "constant",
+    "device",
+    "load_weights",
+    "save_weights",
+    "seed",
+    "warmup_cosine",
+]

@@ -1,0 +1,96 @@
+"""Files that survive a kill: written aside, then renamed; checked whole before anything is loaded."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_model, save_model
+from torch import nn
+
+MAGIC = b"coursekit training state 1\n"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message says which file, why, and what to do."""
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Call ``write(temporary)``, then rename to ``path``: readers see the old file or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save_json(path: Path, data: Any) -> None:
+    """Write ``data`` as readable JSON."""
+    text = json.dumps(data, indent=2) + "\n"
+    write_atomically(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a training state (tensors and plain values) with a digest of itself in front."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    digest = hashlib.sha256(payload).hexdigest().encode() + b"\n"
+    write_atomically(Path(path), lambda temporary: temporary.write_bytes(MAGIC + digest + payload))
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Read what ``save_state`` wrote, onto the CPU.
+
+    Raises:
+        CheckpointError: the file is not a training state, or is truncated or damaged.
+    """
+    path = Path(path)
+    content = path.read_bytes()
+    if not content.startswith(MAGIC):
+        raise CheckpointError(f"{path} is not a training state of coursekit; move it away to start afresh")
+    digest, _, payload = content[len(MAGIC) :].partition(b"\n")
+    if hashlib.sha256(payload).hexdigest().encode() != digest:
+        raise CheckpointError(f"{path} is truncated or damaged; delete it to start afresh")
+    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """Write a model's weights as safetensors, tied ones once."""
+    write_atomically(Path(path), lambda temporary: save_model(model, str(temporary)))
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Fill ``model`` with the weights at ``path``; it stays as it was unless all of them fit.
+
+    Raises:
+        CheckpointError: the file is damaged, or holds other tensors than the model.
+    """
+    path = Path(path)
+    own = model.state_dict()
+    try:
+        with safe_open(path, framework="pt") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            aliases = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from None
+    # of tied tensors the file holds one, and its metadata names the others
+    missing = sorted(name for name in own if name not in shapes and aliases.get(name) not in shapes)
+    foreign = sorted(shapes.keys() - own.keys())
+    other = sorted(name for name in shapes.keys() & own.keys() if shapes[name] != tuple(own[name].shape))
+    for names, what in ((missing, "lacks"), (foreign, "has, unlike the model,"), (other, "has another shape for")):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise CheckpointError(
+                f"{path} {what} {names[0]!r}{more}: it was saved from another model than this {type(model).__name__}"
+            )
+    load_model(model, str(path))

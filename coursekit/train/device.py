@@ -1,0 +1,48 @@
+"""Where the numbers are crunched, and with which random numbers."""
+
+import contextlib
+import random
+
+import numpy as np
+import torch
+
+
+def device() -> torch.device:
+    """The fastest device at hand: cuda, then mps, then cpu."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def seed(value: int) -> None:
+    """Seed Python, NumPy and torch (every device)."""
+    random.seed(value)
+    np.random.seed(value)  # noqa: NPY002  libraries still draw from the global state
+    torch.manual_seed(value)
+
+
+def has_fast_bf16(where: torch.device) -> bool:
+    """Whether bfloat16 matrix products are faster than float32 there: cuda from Ampere on, CPUs with AMX."""
+    if where.type == "cuda":
+        return torch.cuda.get_device_capability(where)[0] >= 8
+    get = getattr(torch.cpu, "get_capabilities", None) or getattr(torch.cpu, "_is_amx_tile_supported", None)
+    if where.type != "cpu" or get is None:
+        return False
+    found = get()
+    return bool(found.get("amx_bf16")) if isinstance(found, dict) else bool(found)
+
+
+def autocast(where: torch.device, precision: str = "auto") -> contextlib.AbstractContextManager:
+    """Context in which matrix products run in bfloat16, weights staying float32.
+
+    Args:
+        where: the model's device.
+        precision: ``"float32"``, ``"bfloat16"``, or ``"auto"`` for bfloat16 where ``has_fast_bf16``.
+    """
+    if precision not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f"precision={precision!r}: must be 'auto', 'float32' or 'bfloat16'")
+    if precision == "bfloat16" or (precision == "auto" and has_fast_bf16(where)):
+        return torch.autocast(where.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()

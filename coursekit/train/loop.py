@@ -1,0 +1,317 @@
+"""The training loop of every model in the course, with its schedules.
+
+It knows no model: it is given ``loss_fn(model, batch) -> (loss_sum, count)``, the summed loss of a batch and
+the number of things summed (tokens, images, ...).
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from coursekit.train.checkpoint import CheckpointError, load_state, save_json, save_state, save_weights
+from coursekit.train.device import autocast
+from coursekit.train.ema import EMA
+
+Batch = dict[str, Tensor]
+Record = dict[str, float]
+Schedule = Callable[[int, int], float]  # (step, steps) -> factor on the learning rate
+
+
+def constant(step: int, steps: int) -> float:
+    """Factor 1 throughout."""
+    return 1.0
+
+
+def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
+    """Rise linearly to 1 over ``warmup`` steps, then fall along half a cosine to ``floor``.
+
+    Source: Loshchilov and Hutter (2017), arXiv 1608.03983, equation 5, without restarts.
+    """
+
+    def factor(step: int, steps: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        done = (step - warmup) / max(1, steps - warmup)
+        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+    return factor
+
+
+class Data(Protocol):
+    """Endless mini-batches that can say where they are, and go there."""
+
+    def __next__(self) -> Batch: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def adamw(model: nn.Module, lr: float, weight_decay: float = 0.01, betas=(0.9, 0.999)) -> torch.optim.AdamW:
+    """AdamW that decays matrices and embeddings only, not biases and norms (tensors with one axis).
+
+    Source: Loshchilov and Hutter (2019), arXiv 1711.05101.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
+
+
+class Training:
+    """A training run. Iterate over it for a record now and then, or call ``fit()`` for all of it.
+
+    One step draws ``accumulate`` batches, adds up the gradients of their summed losses, divides by the
+    number of things in all of them, clips the norm, and updates the weights.
+
+    With a ``folder`` the run survives a kill: its whole state goes to ``folder/last.ckpt`` every
+    ``save_every`` steps, and the same ``Training`` made again goes on from there, on a CPU to the same bits.
+    The best weights so far, by ``monitor``, go to ``folder/best.safetensors`` with their metrics in
+    ``folder/best.json``.
+
+    Args:
+        model: trained where it is (move it to a device first).
+        loss_fn: ``(model, batch) -> (loss_sum, count)``, both scalar tensors.
+        data: endless batches, such as ``coursekit.data.batches.Shuffled``.
+        optimizer: for example ``adamw(model, lr=1e-3)``.
+        steps: number of updates.
+        schedule: factor on each group's learning rate.
+        clip: largest gradient norm, or None.
+        accumulate: batches per update.
+        precision: see ``coursekit.train.device.autocast``.
+        log_every: steps between records.
+        evaluate: ``model -> {name: number}``, called in eval mode without gradients.
+        evaluate_every: steps between evaluations; the last step is evaluated too.
+        monitor: the name in ``evaluate``'s result that decides which weights are best.
+        higher_is_better: whether a larger ``monitor`` is better.
+        patience: stop after this many evaluations in a row without a better one.
+        ema: weights averaged after every step.
+        folder, save_every: see above.
+
+    Attributes:
+        step: updates done.
+        history: the records so far: ``step``, ``loss`` (mean since the record before), ``lr``,
+            ``grad_norm`` (before clipping) and, where evaluated, the metrics.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]],
+        data: Data,
+        optimizer: torch.optim.Optimizer,
+        steps: int,
+        *,
+        schedule: Schedule = constant,
+        clip: float | None = 1.0,
+        accumulate: int = 1,
+        precision: str = "auto",
+        log_every: int = 10,
+        evaluate: Callable[[Any], Record] | None = None,
+        evaluate_every: int | None = None,
+        monitor: str = "loss",
+        higher_is_better: bool = False,
+        patience: int | None = None,
+        ema: EMA | None = None,
+        folder: str | Path | None = None,
+        save_every: int = 500,
+    ):
+        for name, value in (("steps", steps), ("accumulate", accumulate), ("log_every", log_every)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
+        if patience is not None and evaluate is None:
+            raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
+        self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
+        self.steps, self.schedule, self.clip, self.accumulate = steps, schedule, clip, accumulate
+        self.precision, self.log_every, self.ema = precision, log_every, ema
+        self.evaluate, self.evaluate_every = evaluate, evaluate_every or steps
+        self.monitor, self.higher_is_better, self.patience = monitor, higher_is_better, patience
+        self.folder = None if folder is None else Path(folder)
+        self.save_every = save_every
+
+        self.device = next(model.parameters()).device
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.step = 0
+        self.history: list[Record] = []
+        self.best: float | None = None
+        self.without_better = 0
+        self.loss_sum = torch.zeros((), dtype=torch.float64)
+        self.count = torch.zeros((), dtype=torch.float64)
+        if self.folder is not None and (self.folder / "last.ckpt").exists():
+            self.resume()
+
+    @property
+    def stopped_early(self) -> bool:
+        return self.patience is not None and self.without_better >= self.patience
+
+    def fit(self) -> list[Record]:
+        """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
+        with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True) as bar:
+            try:
+                for record in self:
+                    bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
+                    bar.update(record["step"] - bar.n)
+            except KeyboardInterrupt:
+                bar.write(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
+        return self.history
+
+    def __iter__(self) -> Iterator[Record]:
+        while self.step < self.steps and not self.stopped_early:
+            self.model.train()
+            grad_norm = self.update()
+            self.step += 1
+            last = self.step == self.steps
+            evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
+            record = None
+            if evaluates or last or self.step % self.log_every == 0:
+                record = self.write_record(grad_norm, evaluates)
+            if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
+                save_state(self.folder / "last.ckpt", self.state_dict())
+            if record is not None:
+                yield record
+
+    def update(self) -> Tensor:
+        """One update of the weights; returns the gradient's norm before clipping."""
+        factor = self.schedule(self.step, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        self.optimizer.zero_grad(set_to_none=True)
+        count = torch.zeros((), device=self.device)
+        for _ in range(self.accumulate):
+            batch = {name: tensor.to(self.device, non_blocking=True) for name, tensor in next(self.data).items()}
+            with autocast(self.device, self.precision):
+                loss_sum, batch_count = self.loss_fn(self.model, batch)
+            loss_sum.backward()
+            count += batch_count
+            self.loss_sum += loss_sum.detach().to(self.loss_sum)
+        self.count += count.to(self.count)
+        # only now is the number of things in all batches known
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        torch._foreach_div_(gradients, count)
+        norm = nn.utils.get_total_norm(gradients)
+        if self.clip is not None:
+            nn.utils.clip_grads_with_norm_([p for p in self.model.parameters() if p.grad is not None], self.clip, norm)
+        self.optimizer.step()
+        if self.ema is not None:
+            self.ema.update(self.model)
+        return norm
+
+    def write_record(self, grad_norm: Tensor, evaluates: bool) -> Record:
+        record = {
+            "step": self.step,
+            "loss": (self.loss_sum / self.count).item(),
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "grad_norm": float(grad_norm),
+        }
+        self.loss_sum.zero_()
+        self.count.zero_()
+        if not math.isfinite(record["loss"]):
+            raise FloatingPointError(
+                f"the loss is {record['loss']} at step {self.step} (gradient norm {record['grad_norm']:.3g}): "
+                "try a lower learning rate, a longer warm-up or a smaller clip"
+            )
+        if evaluates:
+            self.model.eval()
+            with torch.no_grad():
+                metrics = self.evaluate(self.model)
+            self.model.train()
+            self.keep_best(metrics)
+            record |= metrics
+        self.history.append(record)
+        return record
+
+    def keep_best(self, metrics: Record) -> None:
+        """Note whether ``monitor`` improved, and if so keep the weights."""
+        if self.monitor not in metrics:
+            if self.patience is None and self.folder is None:
+                return
+            raise ValueError(f"monitor={self.monitor!r}: evaluate returned only {', '.join(metrics)}")
+        value = metrics[self.monitor]
+        better = self.best is None or (value > self.best if self.higher_is_better else value < self.best)
+        self.without_better = 0 if better else self.without_better + 1
+        if better:
+            self.best = value
+            if self.folder is not None:
+                save_weights(self.folder / "best.safetensors", self.model)
+                save_json(self.folder / "best.json", {"step": self.step, **metrics})
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        groups = self.optimizer.param_groups
+        return {
+            "model": type(self.model).__name__,
+            "parameters": {name: list(p.shape) for name, p in self.model.named_parameters()},
+            "optimizer": type(self.optimizer).__name__,
+            "learning rates": [g["initial_lr"] for g in groups],
+            "steps": self.steps,
+            "accumulate": self.accumulate,
+            "clip": self.clip,
+            "precision": self.precision,
+            "log_every": self.log_every,
+            "evaluate_every": self.evaluate_every,
+            "patience": self.patience,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on, random generators included."""
+        name, keys, *rest = np.random.get_state()  # noqa: NPY002
+        return {
+            "settings": self.settings(),
+            "step": self.step,
+            "history": self.history,
+            "best": self.best,
+            "without_better": self.without_better,
+            "loss_sum": self.loss_sum,
+            "count": self.count,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "ema": None if self.ema is None else self.ema.state_dict(),
+            "data": self.data.state_dict(),
+            "python": random.getstate(),
+            "numpy": (name, keys.tolist(), *rest),
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        }
+
+    def resume(self) -> None:
+        """Go on from ``folder/last.ckpt``; nothing is changed unless the file fits this run.
+
+        Raises:
+            CheckpointError: the file is damaged, foreign, or of a run with other settings.
+        """
+        path = self.folder / "last.ckpt"
+        state = load_state(path)
+        try:
+            saved, own = state["settings"], self.settings()
+            differs = [name for name in own if saved[name] != own[name]]
+        except (KeyError, TypeError):
+            raise CheckpointError(f"{path} is not the state of a Training; move it away to start afresh") from None
+        if differs:
+            name = differs[0]
+            which = f"{name} {saved[name]!r}, now {own[name]!r}" if name != "parameters" else "other parameters"
+            raise CheckpointError(
+                f"{path} belongs to a run with {which}; give the new run its own folder or delete the old one"
+            )
+        if (state["ema"] is None) != (self.ema is None):
+            raise CheckpointError(f"{path} belongs to a run {'without' if self.ema else 'with'} ema")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.ema is not None:
+            self.ema.load_state_dict(state["ema"])
+        self.data.load_state_dict(state["data"])
+        for name in ("step", "history", "best", "without_better", "loss_sum", "count"):
+            setattr(self, name, state[name])
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])  # noqa: NPY002
+        torch.set_rng_state(state["torch"])
+        if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(state["cuda"])
+        tqdm.write(f"Resumed after {self.step} of {self.steps} steps from {path}")

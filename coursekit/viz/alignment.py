@@ -1,0 +1,74 @@
+"""Where each output of a sequence-to-sequence model looked."""
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+
+from coursekit.viz.widget import Widget, pack, to_numpy
+
+
+class Alignment(Widget):
+    """Step through a decoding and see how each output spread its attention over the source.
+
+    Args:
+        source: S tokens (or anything with a ``str``).
+        target: T tokens.
+        weights: (T, S) array or tensor; row t says where output t looked. Each row sums to 1.
+        title: what stands above.
+    """
+
+    module = "alignment"
+
+    def __init__(self, source: Sequence, target: Sequence, weights: Any, title: str = "Where each output looked"):
+        source, target = as_text(source), as_text(target)
+        weights = to_numpy(weights)
+        if weights.shape != (len(target), len(source)):
+            raise ValueError(
+                f"weights have shape {weights.shape}, but {len(target)} target and {len(source)} source tokens "
+                f"need {(len(target), len(source))}"
+            )
+        if weights.size == 0 or not np.allclose(weights.sum(axis=1), 1, atol=1e-3) or (weights < 0).any():
+            raise ValueError("each row of weights must be a distribution: nothing negative, summing to 1")
+        self.weights = weights
+        self.data = {"title": title, "source": source, "target": target, "weights": pack(weights), "step": 0}
+
+    def static_html(self) -> str:
+        viridis = colormaps["viridis"]
+        head = "".join(f"<th>{html.escape(token)}</th>" for token in self.data["source"])
+        rows = []
+        for token, row in zip(self.data["target"], self.weights):
+            cells = []
+            for weight in row:
+                r, g, b = (round(255 * c) for c in viridis(weight)[:3])
+                ink = "#000" if 0.299 * r + 0.587 * g + 0.114 * b > 128 else "#fff"
+                cells.append(f'<td style="background:rgb({r},{g},{b});color:{ink};font-size:11px">{weight:.2f}</td>')
+            rows.append(f"<tr><th>{html.escape(token)}</th>{''.join(cells)}</tr>")
+        return (
+            f'<table style="border-spacing:1px"><caption style="text-align:left">{html.escape(self.data["title"])}: '
+            "a row for each output, a column for each source token</caption>"
+            f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+
+    def live(self, decode: Callable[[str], "Alignment"]):
+        """With a field for typing: each new source goes through ``decode``.
+
+        Args:
+            decode: what was typed -> the Alignment to show. A ``ValueError`` is shown with its message.
+        """
+
+        def answer(message: dict[str, str]) -> dict[str, Any]:
+            typed = str(message["source"])
+            try:
+                return {**decode(typed).data, "typed": typed, "error": ""}
+            except ValueError as error:
+                return {**self.data, "typed": typed, "error": str(error)}
+
+        return super().live(answer)
+
+
+def as_text(tokens: Sequence) -> list[str]:
+    """Tokens as text; tensors of ids too."""
+    return [str(token) for token in (tokens.tolist() if hasattr(tokens, "tolist") else tokens)]

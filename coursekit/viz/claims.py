@@ -1,0 +1,79 @@
+"""What a lecture claims, as numbers with bounds.
+
+``claim`` notes a claim and stops the notebook if it does not hold; ``claims()`` shows the table at the end and,
+where the environment variable ``COURSEKIT_CLAIMS`` names a file, writes it there.
+"""
+
+import html
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+_claims: dict[str, dict[str, Any]] = {}
+
+
+class ClaimFailed(AssertionError):
+    """A claim of the lecture does not hold."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"ClaimFailed: {self}"]  # in a notebook the sentence says it all
+
+
+def claim(name: str, value: float, *, at_least: float | None = None, at_most: float | None = None) -> None:
+    """State that ``value`` lies within a bound, and check it.
+
+    Args:
+        name: what is claimed; saying it again replaces it (a cell may be run twice).
+        value: the number measured.
+        at_least, at_most: the bound; exactly one of the two.
+
+    Raises:
+        ClaimFailed: the value is outside the bound, or not a number.
+    """
+    if (at_least is None) == (at_most is None):
+        raise ValueError(f"claim {name!r} needs exactly one of at_least and at_most")
+    value = float(value)
+    bound = {"at_least": at_least} if at_most is None else {"at_most": at_most}
+    ok = not math.isnan(value) and (value >= at_least if at_most is None else value <= at_most)
+    _claims[name] = {"name": name, "value": value, **bound, "ok": ok}
+    if not ok:
+        save()
+        word, limit = ("at least", at_least) if at_most is None else ("at most", at_most)
+        raise ClaimFailed(f"{name}: measured {value:.4g}, claimed {word} {limit:g}")
+    print(f"✓ {name}: {value:.4g}")
+
+
+class Claims:
+    """The table of the claims so far."""
+
+    def __init__(self, rows: list[dict[str, Any]]):
+        self.rows = rows
+
+    def _repr_html_(self) -> str:
+        def row(c: dict[str, Any]) -> str:
+            bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
+            mark = "✓ holds" if c["ok"] else "✗ fails"
+            cells = (
+                f"<td style='text-align:left'>{html.escape(c['name'])}</td><td>{c['value']:.4g}</td><td>{bound}</td>"
+            )
+            return f"<tr>{cells}<td>{mark}</td></tr>"
+
+        head = "<tr><th style='text-align:left'>claim</th><th>measured</th><th>bound</th><th></th></tr>"
+        body = "".join(map(row, self.rows))
+        return f"<table style='font-size:15px'><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{'ok  ' if c['ok'] else 'FAIL'} {c['value']:10.4g}  {c['name']}" for c in self.rows)
+
+
+def claims() -> Claims:
+    """All claims made in this notebook, as a table."""
+    save()
+    return Claims(list(_claims.values()))
+
+
+def save() -> None:
+    if path := os.environ.get("COURSEKIT_CLAIMS"):
+        Path(path).write_text(json.dumps(list(_claims.values()), indent=2) + "\n", encoding="utf-8")

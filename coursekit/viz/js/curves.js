@@ -1,0 +1,92 @@
+// Training curves, while they grow and afterwards.
+// data: {title, xlabel, ylabel, total, names: [..], series: [pack (n, 2) of step and value], live, running, note}
+
+const STYLE = `
+.ck .plot { position:relative; }
+.ck .note { min-height:1.4em; }
+.ck .keys { display:flex; gap:14px; flex-wrap:wrap; font-size:13px; }
+`;
+const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"]];
+const DASHES = [null, "7 4", "2 3", "9 3 2 3"];
+
+export function mount(el, data, {emit}) {
+  const box = root(el, STYLE, "Training curves");
+  const note = h("p", {class: "note", "aria-live": "polite"});
+  const title = h("h4");
+  const plot = h("div", {class: "plot", tabindex: 0, role: "img"});
+  const keys = h("div", {class: "keys"});
+  const stop = h("button", {type: "button", onclick: () => { stop.disabled = true; stop.textContent = "Stopping…"; emit({stop: true}); }}, "Stop training");
+  const bar = h("div", {class: "row"}, stop);
+  box.append(title, bar, plot, keys, note);
+  let chosen = null; // index of the point that the cursor shows
+
+  function update(fresh) {
+    data = fresh;
+    data.points = data.series.map(unpack);
+    title.textContent = data.title;
+    bar.hidden = !data.live;
+    if (data.live && !data.running) { stop.disabled = true; stop.textContent = "Training has ended"; }
+    draw();
+  }
+
+  function draw() {
+    const dark = box.hasAttribute("data-dark") ? 1 : 0;
+    const [W, H, L, R, T, B] = [760, 260, 62, 14, 10, 40];
+    const all = data.points.flatMap(({values}) => Array.from(values).filter((_, i) => i % 2));
+    const svg = h("svg", {viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true"});
+    const lasts = data.points.map(({values}, k) => values.length ? `${data.names[k]} ${values.at(-1).toFixed(4)} after ${values.at(-2)} updates` : "").filter(Boolean);
+    plot.setAttribute("aria-label", `${data.ylabel}: ${lasts.join("; ") || "no point yet"}`);
+    const high = Math.max(...all, 0) * 1.05 || 1;
+    const total = data.total || Math.max(...data.points.flatMap(({values}) => values.at(-2) ?? 0), 1);
+    const x = (step) => L + (W - L - R) * step / total;
+    const y = (value) => H - B - (H - T - B) * value / high;
+    for (let i = 0; i <= 4; i++) {
+      const value = high * i / 4;
+      svg.append(h("line", {x1: L, x2: W - R, y1: y(value), y2: y(value), stroke: "var(--line)", "stroke-width": i ? 0.6 : 1.2}));
+      svg.append(h("text", {x: L - 6, y: y(value) + 4, "text-anchor": "end", "font-size": 12, class: "quiet"}, value.toPrecision(2)));
+      svg.append(h("text", {x: x(total * i / 4), y: H - B + 17, "text-anchor": "middle", "font-size": 12, class: "quiet"}, Math.round(total * i / 4)));
+    }
+    svg.append(h("text", {x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle", "font-size": 13}, data.xlabel));
+    svg.append(h("text", {x: 14, y: (T + H - B) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${(T + H - B) / 2})`}, data.ylabel));
+    data.points.forEach(({values}, k) => {
+      const points = [];
+      for (let i = 0; i < values.length; i += 2) points.push(`${x(values[i]).toFixed(1)},${y(values[i + 1]).toFixed(1)}`);
+      svg.append(h("polyline", {points: points.join(" "), fill: "none", stroke: LINES[k % 4][dark], "stroke-width": 2.2, "stroke-dasharray": DASHES[k % 4]}));
+    });
+    const first = data.points[0]?.values;
+    if (chosen !== null && first?.length) {
+      const i = Math.min(chosen, first.length / 2 - 1);
+      svg.append(h("line", {x1: x(first[2 * i]), x2: x(first[2 * i]), y1: T, y2: H - B, stroke: "var(--soft)"}));
+      const at = data.points.map(({values}, k) => values.length > 2 * i + 1 ? `${data.names[k]} ${values[2 * i + 1].toFixed(4)}` : "").filter(Boolean);
+      note.textContent = `After ${first[2 * i]} updates: ${at.join(", ")}`;
+    } else note.textContent = data.note ?? "";
+    plot.replaceChildren(svg);
+    keys.replaceChildren(...(data.names.length > 1 ? data.names.map((name, k) => h("span", {},
+      h("svg", {viewBox: "0 0 30 8", style: "display:inline-block;width:30px;height:8px;margin-right:5px", "aria-hidden": "true"},
+        h("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: LINES[k % 4][dark], "stroke-width": 2.5, "stroke-dasharray": DASHES[k % 4]})), name)) : []));
+    draw.x = x;
+  }
+
+  plot.addEventListener("pointermove", (event) => {
+    const first = data.points[0]?.values;
+    if (!first?.length) return;
+    const box = plot.getBoundingClientRect();
+    const px = (event.clientX - box.left) * 760 / box.width;
+    let best = 0;
+    for (let i = 0; i < first.length / 2; i++) if (Math.abs(draw.x(first[2 * i]) - px) < Math.abs(draw.x(first[2 * best]) - px)) best = i;
+    chosen = best;
+    draw();
+  });
+  plot.addEventListener("pointerleave", () => { chosen = null; draw(); });
+  plot.addEventListener("keydown", (event) => {
+    const n = (data.points[0]?.values.length ?? 0) / 2;
+    const go = {ArrowLeft: (chosen ?? n) - 1, ArrowRight: (chosen ?? -1) + 1, Home: 0, End: n - 1}[event.key];
+    if (go === undefined || !n) return;
+    event.preventDefault();
+    event.stopPropagation();
+    chosen = Math.max(0, Math.min(n - 1, go));
+    draw();
+  });
+  update(data);
+  return {update};
+}

@@ -1,0 +1,74 @@
+// What every widget shares: arrays, colours, themes, elements. Inlined in front of each module.
+
+/** {shape, float32: base64} -> {shape, values: Float32Array}. The bytes are copied, so they are aligned. */
+export function unpack({shape, float32}) {
+  const bytes = Uint8Array.from(atob(float32), (c) => c.charCodeAt(0));
+  return {shape, values: new Float32Array(bytes.buffer)};
+}
+
+/** A new element with attributes (a key with a value of null is left out) and children. */
+export function h(tag, attributes = {}, ...children) {
+  const svg = ["svg", "line", "path", "rect", "text", "g", "circle", "title", "polyline"].includes(tag);
+  const el = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null) continue;
+    if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+    else el.setAttribute(key, value);
+  }
+  el.append(...children.filter((child) => child !== null));
+  return el;
+}
+
+// viridis at eleven points (Smith and van der Walt), evenly spaced from 0 to 1
+const VIRIDIS = ["440154", "482475", "414487", "355f8d", "2a788e", "21918c", "22a884", "44bf70", "7ad151", "bddf26", "fde725"]
+  .map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+
+/** Colour of a number in 0..1, and black or white to write on it. */
+export function viridis(value) {
+  const x = Math.min(1, Math.max(0, value)) * (VIRIDIS.length - 1);
+  const i = Math.min(VIRIDIS.length - 2, Math.floor(x));
+  const [r, g, b] = VIRIDIS[i].map((low, k) => Math.round(low + (x - i) * (VIRIDIS[i + 1][k] - low)));
+  return {fill: `rgb(${r},${g},${b})`, ink: 0.299 * r + 0.587 * g + 0.114 * b > 128 ? "#000" : "#fff"};
+}
+
+/** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */
+export function isDark(el) {
+  for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
+    const [r, g, b, a = 1] = (getComputedStyle(node).backgroundColor.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+    if (a > 0.5) return 0.299 * r + 0.587 * g + 0.114 * b < 128;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+const THEME = `
+.ck { --ink:#1b1b1f; --soft:#5b5b66; --line:#c9c9d2; --field:#f3f3f7; --accent:#0b5fa5; --accent2:#b34700;
+  color:var(--ink); font:14px/1.45 system-ui, sans-serif; max-width:760px; padding:4px 0; }
+.ck[data-dark] { --ink:#ececf1; --soft:#a9a9b6; --line:#4a4a55; --field:#2a2a32; --accent:#6db8ff; --accent2:#ffb070; }
+.ck * { box-sizing:border-box; }
+.ck h4 { font-size:15px; margin:0 0 2px; font-weight:600; color:var(--ink); }
+.ck p { margin:0 0 6px; color:var(--soft); }
+.ck button { font:inherit; min-width:34px; min-height:30px; padding:2px 10px; border:1px solid var(--line); border-radius:6px;
+  background:var(--field); color:var(--ink); cursor:pointer; }
+.ck button:disabled { opacity:.45; cursor:default; }
+.ck input { font:inherit; color:var(--ink); }
+.ck input[type=text] { background:var(--field); border:1px solid var(--line); border-radius:6px; padding:3px 8px; min-height:30px; }
+.ck input[type=range] { accent-color:var(--accent); }
+.ck :focus-visible { outline:3px solid var(--accent); outline-offset:2px; }
+.ck .row { display:flex; gap:6px; align-items:center; flex-wrap:wrap; margin:6px 0; }
+.ck svg { display:block; width:100%; height:auto; }
+.ck text { fill:var(--ink); font-family:system-ui, sans-serif; }
+.ck .quiet { fill:var(--soft); }
+`;
+
+/** Empty `el` and build a root in it that follows the theme of what is behind it. */
+export function root(el, style, label) {
+  const box = h("section", {class: "ck", "aria-label": label});
+  el.replaceChildren(h("style", {}, THEME + style), box);
+  const follow = () => box.toggleAttribute("data-dark", isDark(el));
+  follow();
+  requestAnimationFrame(follow); // a notebook may attach the element only now
+  const observer = new MutationObserver(follow);
+  for (const node of [document.documentElement, document.body]) observer.observe(node, {attributes: true});
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", follow);
+  return box;
+}

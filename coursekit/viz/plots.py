@@ -1,0 +1,122 @@
+"""Matplotlib figures with the look of the course. Each takes plain arrays and returns the axes it drew on."""
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from coursekit.viz.alignment import as_text
+from coursekit.viz.widget import to_numpy
+
+# Okabe and Ito's colours, told apart with any kind of colour vision
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLE = {
+    "figure.figsize": (8, 4),
+    "figure.dpi": 110,
+    "font.size": 13,
+    "axes.titlesize": 15,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 2.2,
+    "axes.prop_cycle": plt.cycler(color=COLORS),
+}
+
+
+def new_axes(figsize: tuple[float, float] | None = None) -> Axes:
+    """Empty axes in the style of the course."""
+    with plt.rc_context(STYLE):
+        return plt.subplots(figsize=figsize, layout="constrained")[1]
+
+
+def curves(
+    histories: Mapping[str, Sequence[Mapping[str, float]]],
+    key: str = "loss",
+    title: str = "",
+    ylabel: str = "loss (nats per symbol)",
+    log: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """One line per training run, named at its right end.
+
+    Args:
+        histories: name -> records, as ``Training.fit`` returns them.
+        key: which entry of the records; records without it are passed over.
+        log: logarithmic y axis.
+    """
+    ax = ax or new_axes()
+    for (name, history), color in zip(histories.items(), COLORS * 2):
+        points = [(record["step"], record[key]) for record in history if key in record]
+        if not points:
+            raise ValueError(f"no record of {name!r} has the entry {key!r}")
+        ax.plot(*zip(*points), label=name, color=color)
+    ax.set(title=title, xlabel="updates", ylabel=ylabel)
+    if log:
+        ax.set_yscale("log")
+    if len(histories) > 1:
+        ax.legend(frameon=False)
+    return ax
+
+
+def heatmap(
+    weights,
+    source: Sequence,
+    target: Sequence,
+    title: str = "",
+    xlabel: str = "source symbol",
+    ylabel: str = "output symbol",
+    numbers: bool | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Attention weights (T, S) from dark 0 to light 1, with the tokens on the axes.
+
+    Args:
+        numbers: write each weight into its cell; by default where they fit.
+    """
+    weights = to_numpy(weights)
+    source, target = as_text(source), as_text(target)
+    if weights.shape != (len(target), len(source)):
+        raise ValueError(f"weights have shape {weights.shape}, the tokens need {(len(target), len(source))}")
+    ax = ax or new_axes((1.8 + 0.42 * max(6, len(source)), 1.2 + 0.36 * max(4, len(target))))
+    image = ax.imshow(weights, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+    ax.set_xticks(range(len(source)), source)
+    ax.set_yticks(range(len(target)), target)
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    if len(source) <= 12 if numbers is None else numbers:
+        for (t, s), weight in np.ndenumerate(weights):
+            ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color="k" if weight > 0.6 else "w", fontsize=11)
+    ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
+    return ax
+
+
+def bars(
+    values: Mapping[str, float], title: str = "", ylabel: str = "", percent: bool = True, ax: Axes | None = None
+) -> Axes:
+    """One bar per name with its value written above it."""
+    ax = ax or new_axes()
+    scale = 100 if percent else 1
+    heights = [scale * value for value in values.values()]
+    drawn = ax.bar(list(values), heights, color=COLORS[: len(heights)])
+    ax.bar_label(drawn, [f"{height:.1f}" + (" %" if percent else "") for height in heights], padding=3)
+    ax.set(title=title, ylabel=ylabel)
+    ax.grid(False, axis="x")
+    if percent:
+        ax.set_ylim(0, 112)
+        ax.set_yticks(range(0, 101, 20))
+    return ax
+
+
+def figure_html(ax: Axes, alt: str) -> str:
+    """The figure of ``ax`` as an image inside the page; the figure is closed."""
+    buffer = io.BytesIO()
+    ax.figure.savefig(buffer, format="png", dpi=110)
+    plt.close(ax.figure)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="{html.escape(alt)}" style="max-width:100%" src="data:image/png;base64,{data}">'

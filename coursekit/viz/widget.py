@@ -1,0 +1,103 @@
+"""The host side of every widget: one JavaScript module, a static picture that needs no script, or a live view.
+
+A widget is a module in ``coursekit/viz/js`` with ``export function mount(el, data, {emit})``. It replaces the
+content of ``el`` and returns ``{update(data)}``; ``emit(message)`` reaches Python where a kernel is there to
+answer. The module knows nothing about notebooks.
+
+By default a widget is plain HTML: the static picture, with the module and its data inline behind it. Where
+scripts are stripped (an untrusted notebook, a printout) the picture simply stays. ``live()`` shows the same
+module as an anywidget, in touch with the kernel.
+"""
+
+import base64
+import json
+import uuid
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+MAX_BYTES = 1_000_000
+
+
+@cache
+def source(name: str) -> str:
+    """The text of a module in ``coursekit/viz/js``, with the parts that all of them share in front."""
+    folder = files("coursekit.viz") / "js"
+    return "".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in ("shared", name))
+
+
+def pack(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON: float32 in base64 with its shape. ``unpack`` in shared.js reads it."""
+    array = np.ascontiguousarray(array, dtype="<f4")
+    return {"shape": list(array.shape), "float32": base64.b64encode(array.tobytes()).decode()}
+
+
+def to_numpy(values: Any) -> np.ndarray:
+    """A NumPy array of numbers, a list of them, or a tensor on any device, as float64."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().float().numpy()
+    return np.asarray(values, dtype=float)
+
+
+class Widget:
+    """Base of the widgets. A subclass sets ``module`` and ``data`` and says what stands there without scripts."""
+
+    module: str
+    data: dict[str, Any]
+
+    def static_html(self) -> str:
+        """What is shown where no script runs: inline styles only."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"the widget's data take {len(data):,} bytes, more than {MAX_BYTES:,}: show a part of it")
+        name = f"ck-{uuid.uuid4().hex[:12]}"
+        # every view of the same output runs the script again and mounts the element of its own
+        return (
+            f'<div data-ck="{name}">{self.static_html()}</div>'
+            f'<script type="module">{source(self.module)}\n'
+            f"const data = {data};\n"
+            f"for (const el of document.querySelectorAll('[data-ck=\"{name}\"]:not([data-mounted])')) "
+            "{ el.dataset.mounted = ''; mount(el, data, {emit() {}}); }</script>"
+        )
+
+    def live(self, answer: Callable[[Any], dict[str, Any] | None] | None = None):
+        """The same module with a kernel behind it.
+
+        Args:
+            answer: called with each message of the module; what it returns replaces the data.
+        """
+        view = live_view(self.module, self.data)
+        if answer is not None:
+
+            def on_message(_, content, __):
+                changed = answer(content)
+                if changed is not None:
+                    view.data = changed
+
+            view.on_msg(on_message)
+        return view
+
+
+def live_view(module: str, data: dict[str, Any]):
+    """An anywidget that shows a module and follows its ``data``."""
+    import anywidget
+    import traitlets
+
+    class View(anywidget.AnyWidget):
+        _esm = source(module) + (
+            "\nexport default {render({model, el}) {"
+            " const view = mount(el, {...model.get('data'), live: true}, {emit: (message) => model.send(message)});"
+            " const follow = () => view.update({...model.get('data'), live: true});"
+            " model.on('change:data', follow);"
+            " return () => model.off('change:data', follow);"
+            "}};"
+        )
+        data = traitlets.Dict().tag(sync=True)
+
+    return View(data=data)

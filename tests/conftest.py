@@ -1,0 +1,66 @@
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from torch import nn
+
+settings.register_profile("course", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("course")
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def where(request) -> torch.device:
+    """The CPU, and cuda where there is one."""
+    return torch.device(request.param)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def randomise(model: nn.Module, seed: int = 0, std: float = 0.3) -> nn.Module:
+    """Fill every parameter with noise: at its default initialisation a dropped bias would show nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)
+    return model
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's chromium, driven by Playwright."""
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("no chromium: .ci/run installs it")
+        pytest.skip("no chromium on this machine; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()

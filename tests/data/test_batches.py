@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from coursekit.data.batches import Fresh, Shuffled
+
+
+def samples(n: int = 10) -> dict[str, torch.Tensor]:
+    return {"x": torch.arange(n), "y": 10 * torch.arange(n)}
+
+
+def test_a_pass_shows_every_sample_once_in_a_new_order():
+    data = Shuffled(samples(), batch_size=5)
+    passes = [torch.cat([next(data)["x"], next(data)["x"]]).tolist() for _ in range(3)]
+    assert all(sorted(p) == list(range(10)) for p in passes)
+    assert passes[0] != passes[1] != passes[2] != sorted(passes[2])
+
+
+def test_tensors_stay_together_and_the_rest_of_a_pass_is_left_out():
+    data = Shuffled(samples(), batch_size=4)
+    batches = [next(data) for _ in range(4)]
+    assert all(torch.equal(b["y"], 10 * b["x"]) and len(b["x"]) == 4 for b in batches)
+    assert len(set(torch.cat([b["x"] for b in batches[:2]]).tolist())) == 8
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Shuffled(samples(), batch_size=3, seed=1),
+        lambda: Fresh(lambda generator: {"x": torch.rand(3, generator=generator)}, seed=1),
+    ],
+    ids=["Shuffled", "Fresh"],
+)
+@pytest.mark.parametrize("drawn", range(8))
+def test_it_goes_on_where_it_was(make, drawn):
+    data = make()
+    for _ in range(drawn):
+        next(data)
+    state = data.state_dict()
+    rest = [next(data)["x"] for _ in range(5)]
+    again = make()
+    again.load_state_dict(state)
+    assert all(torch.equal(a, next(again)["x"]) for a in rest)
+    assert not torch.equal(rest[0], rest[1])
+
+
+def test_nonsense_is_refused():
+    with pytest.raises(ValueError, match=r"samples differ in number: \{'x': 2, 'y': 3\}"):
+        Shuffled({"x": torch.zeros(2), "y": torch.zeros(3)}, 1)
+    with pytest.raises(ValueError, match="batch_size=11: must lie in 1..10"):
+        Shuffled(samples(), 11)

@@ -1,0 +1,20 @@
+import torch
+
+from coursekit.evaluate import exact_match, peak_accuracy, symbol_accuracy
+
+TARGET = torch.tensor([[1, 2, 3], [4, 5, 0]])
+MASK = torch.tensor([[1, 1, 1], [1, 1, 0]]).bool()
+
+
+def test_padding_neither_helps_nor_hurts():
+    predicted = torch.tensor([[1, 2, 9], [4, 5, 9]])
+    assert symbol_accuracy(predicted, TARGET, MASK) == torch.tensor(4 / 5)
+    assert exact_match(predicted, TARGET, MASK) == 0.5
+    predicted = torch.tensor([[1, 2, 3], [4, 9, 0]])
+    assert symbol_accuracy(predicted, TARGET, MASK) == torch.tensor(4 / 5)
+    assert exact_match(predicted, TARGET, MASK) == 0.5
+
+
+def test_peaks():
+    weights = torch.tensor([[[0.6, 0.4], [0.3, 0.7], [1, 0]], [[0.1, 0.9], [0.8, 0.2], [1, 0]]])
+    assert peak_accuracy(weights, torch.tensor([[0, 1, 1], [0, 0, -1]]), MASK) == torch.tensor(3 / 5)
