@@ -70,6 +70,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_executed=lambda cell, cell_index, execute_reply: progress(cell_index + 1, len(notebook.cells)),
         store_widget_state=False,
+        extra_arguments=["--log-level=ERROR"],
     )
     error = None
     started = time.perf_counter()
@@ -82,7 +83,10 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
     seconds = time.perf_counter() - started
     nbformat.write(notebook, out / "notebook.ipynb")
-    (out / "lecture.html").write_text(to_html(notebook, path.stem), encoding="utf-8")
+    page = to_html(notebook, path.stem)
+    root = os.path.relpath(path.parent.parent, out)  # links to the source are relative to the notebook's folder
+    page = page.replace('href="../coursekit/', f'href="{Path(root).as_posix()}/coursekit/')
+    (out / "lecture.html").write_text(page, encoding="utf-8")
     return {"seconds": seconds, "claims": json.loads(claims_file.read_text(encoding="utf-8")), "error": error}
 
 
@@ -119,6 +123,13 @@ def to_html(notebook: Any, title: str) -> str:
             return convert(body, display="block")
 
     class OfflineExporter(HTMLExporter):
+        @property
+        def default_config(self):
+            # a live widget needs its kernel: the page takes the still version beside it
+            config = super().default_config
+            config.NbConvertBase.display_data_priority.remove("application/vnd.jupyter.widget-view+json")
+            return config
+
         @pass_context
         def markdown2html(self, context, source):
             return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)

@@ -2,6 +2,7 @@
 
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.claims import ClaimFailed, claim, claims
+from coursekit.viz.diagrams import encoder_decoder
 from coursekit.viz.live import Curves, LivePlot
 from coursekit.viz.plots import bars, curves, heatmap, new_axes
 from coursekit.viz.show import show
@@ -15,6 +16,7 @@ __all__ = [
     "claim",
     "claims",
     "curves",
+    "encoder_decoder",
     "heatmap",
     "new_axes",
     "show",

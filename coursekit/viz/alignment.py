@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import to_hex, to_rgb
 
 from coursekit.viz.widget import Widget, pack, to_numpy
 
@@ -42,9 +43,8 @@ class Alignment(Widget):
         for token, row in zip(self.data["target"], self.weights):
             cells = []
             for weight in row:
-                r, g, b = (round(255 * c) for c in viridis(weight)[:3])
-                ink = "#000" if 0.299 * r + 0.587 * g + 0.114 * b > 128 else "#fff"
-                cells.append(f'<td style="background:rgb({r},{g},{b});color:{ink};font-size:11px">{weight:.2f}</td>')
+                fill = to_hex(viridis(weight))
+                cells.append(f'<td style="background:{fill};color:{ink_on(fill)};font-size:11px">{weight:.2f}</td>')
             rows.append(f"<tr><th>{html.escape(token)}</th>{''.join(cells)}</tr>")
         return (
             f'<table style="border-spacing:1px"><caption style="text-align:left">{html.escape(self.data["title"])}: '
@@ -72,3 +72,9 @@ class Alignment(Widget):
 def as_text(tokens: Sequence) -> list[str]:
     """Tokens as text; tensors of ids too."""
     return [str(token) for token in (tokens.tolist() if hasattr(tokens, "tolist") else tokens)]
+
+
+def ink_on(color: str) -> str:
+    """Black or white, whichever contrasts more with ``color`` (WCAG 2.2, relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return "#000" if np.dot(linear, (0.2126, 0.7152, 0.0722)) > 0.179 else "#fff"

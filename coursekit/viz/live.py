@@ -107,7 +107,7 @@ class LivePlot:
         view.data = self.draw(run, records, total, running=False)
         history = getattr(run, "history", records)
         done = f"{history[-1]['step']} of {total}" if total and history else f"{len(history)} records"
-        note = f"Stopped after {done} updates; run the cell again to go on." if self.stopped else ""
+        note = f"Stopped after {done} updates." if self.stopped else ""
         if handle is not None:
             handle.update(Curves({self.name: history}, self.key, self.title, self.ylabel, total, note))
             view.close()

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
-from coursekit.viz.alignment import as_text
+from coursekit.viz.alignment import as_text, ink_on
 from coursekit.viz.widget import to_numpy
 
 # Okabe and Ito's colours, told apart with any kind of colour vision
@@ -91,7 +92,9 @@ def heatmap(
     ax.spines[:].set_visible(False)
     if len(source) <= 12 if numbers is None else numbers:
         for (t, s), weight in np.ndenumerate(weights):
-            ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color="k" if weight > 0.6 else "w", fontsize=11)
+            ax.text(
+                s, t, f"{weight:.2f}", ha="center", va="center", color=ink_on(to_hex(image.cmap(weight))), fontsize=11
+            )
     ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
     return ax
 

@@ -31,7 +31,9 @@ class Source:
         formatter = HtmlFormatter(style="default", noclasses=True, nobackground=False, wrapcode=True)
         body = highlight(self.code, PythonLexer(), formatter).replace("<pre ", '<pre tabindex="0" ', 1)
         where = f"{html.escape(str(self.name))}, line {self.line}"
-        link = f'<a href="{html.escape(self.path.as_uri())}" target="_blank">{where}</a>'
+        # JupyterLab opens a link relative to the notebook; outside the course's folder there is nothing to open
+        inside = (PACKAGE.parent / "notebooks").is_dir() and self.path.is_relative_to(PACKAGE)
+        link = f'<a href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
         return (
             f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;background:#f8f8f8;color:#1b1b1f;'
             f'padding:2px 10px;font-size:13px"><div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'

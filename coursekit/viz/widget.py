@@ -72,7 +72,7 @@ class Widget:
         Args:
             answer: called with each message of the module; what it returns replaces the data.
         """
-        view = live_view(self.module, self.data)
+        view = live_view(self.module, self.data, still=self._repr_html_())
         if answer is not None:
 
             def on_message(_, content, __):
@@ -84,8 +84,8 @@ class Widget:
         return view
 
 
-def live_view(module: str, data: dict[str, Any]):
-    """An anywidget that shows a module and follows its ``data``."""
+def live_view(module: str, data: dict[str, Any], still: str = ""):
+    """An anywidget that shows a module and follows its ``data``; ``still`` is shown where no widget can be."""
     import anywidget
     import traitlets
 
@@ -99,5 +99,10 @@ def live_view(module: str, data: dict[str, Any]):
             "}};"
         )
         data = traitlets.Dict().tag(sync=True)
+
+        def _repr_mimebundle_(self, **kwargs):
+            bundle = super()._repr_mimebundle_(**kwargs)
+            content, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+            return {**(content or {}), **({"text/html": still} if still else {})}, metadata
 
     return View(data=data)

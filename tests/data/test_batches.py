@@ -46,5 +46,5 @@ def test_it_goes_on_where_it_was(make, drawn):
 def test_nonsense_is_refused():
     with pytest.raises(ValueError, match=r"samples differ in number: \{'x': 2, 'y': 3\}"):
         Shuffled({"x": torch.zeros(2), "y": torch.zeros(3)}, 1)
-    with pytest.raises(ValueError, match="batch_size=11: must lie in 1..10"):
+    with pytest.raises(ValueError, match="batch_size=11: must lie"):
         Shuffled(samples(), 11)

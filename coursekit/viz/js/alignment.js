@@ -2,24 +2,36 @@
 // data: {title, source: [token], target: [token], weights: pack (T, S), step, live, typed, error}
 
 const STYLE = `
-.ck .scroll { overflow-x:auto; margin-top:10px; }
+.ck .scroll { overflow-x:auto; margin-top:10px; position:relative; }
 .ck table { border-collapse:separate; border-spacing:1px; font-size:12px; }
-.ck table caption { text-align:left; color:var(--soft); padding-bottom:2px; }
+.ck table caption { text-align:left; color:var(--soft); padding-bottom:2px; white-space:nowrap; }
 .ck th { font-weight:500; padding:1px 4px; min-width:24px; text-align:center; color:var(--ink); }
 .ck tbody tr { cursor:pointer; }
 .ck td { min-width:27px; height:22px; padding:0 2px; text-align:center; font-variant-numeric:tabular-nums; }
 .ck td span.small { position:absolute; width:1px; height:1px; overflow:hidden; clip-path:inset(50%); }
 .ck tr[aria-current] th { color:var(--accent); font-weight:700; }
-.ck tr[aria-current] td { box-shadow:inset 0 0 0 2px var(--accent); }
+.ck tr[aria-current] { outline:2px solid var(--accent); }
 .ck .weight { font-variant-numeric:tabular-nums; }
 .ck .error { color:var(--accent2); }
 `;
 
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Attention alignment");
+  const title = h("strong");
+  const typed = data.live ? field() : null; // outside what updates replace, so that it keeps text and focus
+  const error = h("p", {class: "error", role: "alert"});
+  const body = h("div");
+  box.append(...[title, typed, error, body].filter(Boolean));
   let timer = null;
-  let typed = null;  // the element for typing, kept over updates so that it keeps the focus
   let state;
+
+  function field() {
+    const send = () => emit({source: input.value});
+    const input = h("input", {type: "text", "aria-label": "Source", value: data.typed ?? data.source.join(" "),
+      // no form: in JupyterLab, Enter does not submit one
+      onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); send(); } }});
+    return h("div", {class: "row"}, h("label", {}, "Source: ", input), h("button", {type: "button", onclick: send}, "Decode"));
+  }
 
   function start(fresh) {
     data = fresh;
@@ -46,15 +58,9 @@ export function mount(el, data, {emit}) {
     const controls = h("div", {class: "row"},
       button("First step", "⏮", () => show(0)), button("Previous step", "◀", () => show(state.step - 1)), state.slider,
       button("Next step", "▶", () => show(state.step + 1)), button("Last step", "⏭", () => show(state.T - 1)), state.play);
-    if (data.live && !typed) {
-      const input = h("input", {type: "text", "aria-label": "Source", value: data.typed ?? data.source.join(" ")});
-      typed = h("form", {class: "row", onsubmit: (e) => { e.preventDefault(); emit({source: input.value}); }},
-        h("label", {}, "Source: ", input), h("button", {type: "submit"}, "Decode"));
-    }
-    box.replaceChildren(...[
-      h("h4", {}, data.title), typed, data.error ? h("p", {class: "error", role: "alert"}, data.error) : null,
-      state.status, controls, state.picture, table(),
-    ].filter(Boolean));
+    title.textContent = data.title;
+    error.textContent = data.error ?? "";
+    body.replaceChildren(state.status, controls, state.picture, table());
   }
 
   function table() {
@@ -88,7 +94,7 @@ export function mount(el, data, {emit}) {
 
   function picture(step, weights) {
     const {T, S} = state;
-    const [W, top, high, gap] = [760, 18, 92, 96];
+    const [W, top, high, gap] = [760, 34, 92, 96];
     const at = (i, n) => 20 + (W - 40) * (i + 0.5) / n;
     const [sourceY, targetY] = [top + high + 20, top + high + 20 + gap];
     const size = Math.min(16, 300 / Math.max(S, T));

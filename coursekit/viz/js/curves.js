@@ -9,10 +9,18 @@ const STYLE = `
 const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"]];
 const DASHES = [null, "7 4", "2 3", "9 3 2 3"];
 
+/** Round numbers from 0 to at most `high`, three to six of them. */
+function ticks(high) {
+  const rough = high / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((k) => k * power >= rough);
+  return Array.from({length: Math.floor(high / step + 1e-9) + 1}, (_, i) => i * step);
+}
+
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Training curves");
   const note = h("p", {class: "note", "aria-live": "polite"});
-  const title = h("h4");
+  const title = h("strong");
   const plot = h("div", {class: "plot", tabindex: 0, role: "img"});
   const keys = h("div", {class: "keys"});
   const stop = h("button", {type: "button", onclick: () => { stop.disabled = true; stop.textContent = "Stopping…"; emit({stop: true}); }}, "Stop training");
@@ -36,16 +44,16 @@ export function mount(el, data, {emit}) {
     const svg = h("svg", {viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true"});
     const lasts = data.points.map(({values}, k) => values.length ? `${data.names[k]} ${values.at(-1).toFixed(4)} after ${values.at(-2)} updates` : "").filter(Boolean);
     plot.setAttribute("aria-label", `${data.ylabel}: ${lasts.join("; ") || "no point yet"}`);
-    const high = Math.max(...all, 0) * 1.05 || 1;
     const total = data.total || Math.max(...data.points.flatMap(({values}) => values.at(-2) ?? 0), 1);
+    const [across, up] = [ticks(total), ticks(Math.max(...all, 0) || 1)];
+    const high = Math.max(up.at(-1), ...all) * 1.03;
     const x = (step) => L + (W - L - R) * step / total;
     const y = (value) => H - B - (H - T - B) * value / high;
-    for (let i = 0; i <= 4; i++) {
-      const value = high * i / 4;
-      svg.append(h("line", {x1: L, x2: W - R, y1: y(value), y2: y(value), stroke: "var(--line)", "stroke-width": i ? 0.6 : 1.2}));
-      svg.append(h("text", {x: L - 6, y: y(value) + 4, "text-anchor": "end", "font-size": 12, class: "quiet"}, value.toPrecision(2)));
-      svg.append(h("text", {x: x(total * i / 4), y: H - B + 17, "text-anchor": "middle", "font-size": 12, class: "quiet"}, Math.round(total * i / 4)));
+    for (const value of up) {
+      svg.append(h("line", {x1: L, x2: W - R, y1: y(value), y2: y(value), stroke: "var(--line)", "stroke-width": value ? 0.6 : 1.2}));
+      svg.append(h("text", {x: L - 6, y: y(value) + 4, "text-anchor": "end", "font-size": 12, class: "quiet"}, +value.toPrecision(6)));
     }
+    for (const step of across) svg.append(h("text", {x: x(step), y: H - B + 17, "text-anchor": "middle", "font-size": 12, class: "quiet"}, step));
     svg.append(h("text", {x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle", "font-size": 13}, data.xlabel));
     svg.append(h("text", {x: 14, y: (T + H - B) / 2, "text-anchor": "middle", "font-size": 13, transform: `rotate(-90 14 ${(T + H - B) / 2})`}, data.ylabel));
     data.points.forEach(({values}, k) => {

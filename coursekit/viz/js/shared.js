@@ -28,7 +28,10 @@ export function viridis(value) {
   const x = Math.min(1, Math.max(0, value)) * (VIRIDIS.length - 1);
   const i = Math.min(VIRIDIS.length - 2, Math.floor(x));
   const [r, g, b] = VIRIDIS[i].map((low, k) => Math.round(low + (x - i) * (VIRIDIS[i + 1][k] - low)));
-  return {fill: `rgb(${r},${g},${b})`, ink: 0.299 * r + 0.587 * g + 0.114 * b > 128 ? "#000" : "#fff"};
+  // relative luminance (WCAG 2): above 0.179 black contrasts more, below it white
+  const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  return {fill: `rgb(${r},${g},${b})`, ink: luminance > 0.179 ? "#000" : "#fff"};
 }
 
 /** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */
@@ -45,8 +48,10 @@ const THEME = `
   color:var(--ink); font:14px/1.45 system-ui, sans-serif; max-width:760px; padding:4px 0; }
 .ck[data-dark] { --ink:#ececf1; --soft:#a9a9b6; --line:#4a4a55; --field:#2a2a32; --accent:#6db8ff; --accent2:#ffb070; }
 .ck * { box-sizing:border-box; }
-.ck h4 { font-size:15px; margin:0 0 2px; font-weight:600; color:var(--ink); }
+.ck strong { font-size:15px; font-weight:600; }
 .ck p { margin:0 0 6px; color:var(--soft); }
+.ck [hidden] { display:none !important; }
+.ck p:empty { display:none; }
 .ck button { font:inherit; min-width:34px; min-height:30px; padding:2px 10px; border:1px solid var(--line); border-radius:6px;
   background:var(--field); color:var(--ink); cursor:pointer; }
 .ck button:disabled { opacity:.45; cursor:default; }
@@ -62,7 +67,8 @@ const THEME = `
 
 /** Empty `el` and build a root in it that follows the theme of what is behind it. */
 export function root(el, style, label) {
-  const box = h("section", {class: "ck", "aria-label": label});
+  // JupyterLab takes arrow keys and Enter for its own commands unless the element says otherwise
+  const box = h("section", {class: "ck", "aria-label": label, "data-lm-suppress-shortcuts": "true"});
   el.replaceChildren(h("style", {}, THEME + style), box);
   const follow = () => box.toggleAttribute("data-dark", isDark(el));
   follow();

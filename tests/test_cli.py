@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from coursekit import cli, doctor, lectures
+
+
+def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
+    """The command in this process: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", ["coursekit", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code, *capsys.readouterr()
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course of two tiny lectures: one that holds, one that does not."""
+    (tmp_path / "notebooks").mkdir()
+    holds = ["from coursekit.viz import claim, claims", "claim('two', 1 + 1, at_least=2)", "claims()"]
+    fails = ["from coursekit.viz import claim", "claim('three', 1 + 1, at_least=3)", "print('never')"]
+    for name, cells in (("01_holds", holds), ("02_fails", fails)):
+        text = nbformat.v4.new_markdown_cell("# Formula $a_1^2$\n\n$$\\sum_s a_s = 1$$")
+        notebook = nbformat.v4.new_notebook(cells=[text, *map(nbformat.v4.new_code_cell, cells)])
+        nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rum"], "No such command 'rum'"),
+        (["run"], "name the lectures to run"),
+        (["run", "7"], "no lecture '7'; there are: 01_holds, 02_fails"),
+        (["run", "1", "--jobs", "0"], "--jobs"),
+        (["lab", "--port", "x"], "--port"),
+        (["lab", "ten"], "no lecture 'ten'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments, says, course, monkeypatch, capsys):
+    code, out, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def test_outside_the_course_it_says_where_to_go(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lectures, "__file__", str(tmp_path / "coursekit" / "lectures.py"))
+    code, _, err = run("run", "1", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert "change into the course's folder" in err
+
+
+def test_a_lecture_runs_to_its_files(course, monkeypatch, capsys):
+    code, out, _ = run("run", "01", monkeypatch=monkeypatch, capsys=capsys)
+    folder = course / "build" / "01_holds"
+    assert code in (None, 0)
+    assert "two" in out
+    assert json.loads((folder / "claims.json").read_text()) == [
+        {"name": "two", "value": 2.0, "at_least": 2, "ok": True}
+    ]
+    executed = nbformat.read(folder / "notebook.ipynb", as_version=4)
+    assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3]
+    page = (folder / "lecture.html").read_text(encoding="utf-8")
+    assert "<math" in page
+    assert "$" not in page.split("Formula")[1].split("</div>")[0]
+    assert "https://cdn" not in page
+    assert not nbformat.read(course / "notebooks" / "01_holds.ipynb", as_version=4).cells[1].outputs, "source untouched"
+
+
+def test_a_claim_that_fails_fails_the_run_and_nothing_is_lost(course, monkeypatch, capsys):
+    code, out, err = run("run", "--all", "--jobs", "2", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 1
+    assert "02_fails, cell 3 of 4: ClaimFailed: three: measured 2, claimed at least 3" in err
+    assert "FAILS" in out
+    assert json.loads((course / "build" / "02_fails" / "claims.json").read_text())[0]["ok"] is False
+    assert "never" not in (course / "build" / "02_fails" / "lecture.html").read_text(encoding="utf-8")
+    assert json.loads((course / "build" / "01_holds" / "claims.json").read_text())[0]["ok"] is True
+
+
+def test_doctor_says_one_line_on_each_thing(monkeypatch, capsys):
+    code, out, _ = run("doctor", monkeypatch=monkeypatch, capsys=capsys)
+    subjects = [line.split()[1] for line in out.splitlines()]
+    assert subjects == ["Python", "torch", "device", "memory", "versions", "widgets", "network"]
+    assert code in (None, 0)
+
+
+def test_doctor_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 1))
+    monkeypatch.setattr(doctor, "COLAB", {"no-such-package": "1"})
+    code, out, _ = run("doctor", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 1
+    assert "install one of these" in out
+    assert "pip install no-such-package" in out
+
+
+def test_python_m_coursekit_is_the_same_command():
+    done = subprocess.run([sys.executable, "-m", "coursekit", "--help"], capture_output=True, text=True, check=True)
+    assert all(command in done.stdout for command in ("lab", "run", "doctor"))

@@ -1,0 +1,141 @@
+"""The shape of the project: who may import whom, what imports cost, how notebooks are committed."""
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "coursekit"
+
+# room -> the rooms that it may import; the files at the top (cli and what it calls) may import all of them
+MAY_IMPORT = {
+    "nn": {"nn"},
+    "text": {"text"},
+    "data": {"data", "text"},
+    "train": {"train"},
+    "models": {"models", "nn"},
+    "decode": {"decode", "models", "nn"},
+    "convert": {"convert", "models", "nn"},
+    "evaluate": {"evaluate", "models", "nn"},
+    "viz": {"viz"},
+    "grading": {"grading", "models", "nn", "data", "text"},
+    "recipes": {"recipes", "models", "nn", "train", "data", "text", "decode", "convert", "evaluate", "viz"},
+}
+WITHOUT_TORCH = {"viz", "text"}
+
+
+def imported(path: Path) -> set[str]:
+    """Full names of the modules that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def room_files() -> list[Path]:
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE)
+
+
+@pytest.mark.parametrize("path", room_files(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_imports_point_down(path):
+    room = path.relative_to(PACKAGE).parts[0]
+    assert room in MAY_IMPORT, f"{room} is not a room of the design"
+    names = imported(path)
+    rooms = {name.split(".")[1] for name in names if name.startswith("coursekit.")}
+    assert rooms <= MAY_IMPORT[room]
+    if room in WITHOUT_TORCH:
+        assert not {name for name in names if name.split(".")[0] == "torch"}
+
+
+@pytest.mark.parametrize("module", ["coursekit", "coursekit.cli", "coursekit.viz"])
+def test_importing_is_light_and_silent(module):
+    code = f"import sys, {module}; heavy = {{'torch', 'sklearn', 'nbclient'}} & set(sys.modules); sys.exit(bool(heavy))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_tests_mirror_the_package():
+    """Every room with code has a folder of tests of the same name."""
+    rooms = {p.relative_to(PACKAGE).parts[0] for p in room_files()}
+    assert not {room for room in rooms if not list((ROOT / "tests" / room).glob("test_*.py"))}
+
+
+def test_no_pickle_and_no_remote_code():
+    forbidden = r"pickle\.load|weights_only\s*=\s*False|trust_remote_code\s*=\s*True|allow_pickle\s*=\s*True"
+    files = [*PACKAGE.rglob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
+    assert not [path for path in files if re.search(forbidden, path.read_text(encoding="utf-8"))]
+
+
+LECTURES = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ORDER = ["objectives", "setup", "claims", "summary", "references", "exercises"]
+
+
+def test_there_is_a_lecture():
+    assert LECTURES
+
+
+@pytest.fixture(params=LECTURES, ids=lambda p: p.stem)
+def lecture(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def test_a_notebook_is_committed_clean(lecture):
+    nbformat.validate(lecture)
+    assert "widgets" not in lecture.metadata
+    ids = [cell.id for cell in lecture.cells]
+    assert len(set(ids)) == len(ids)
+    assert not [i for i in ids if re.fullmatch(r"[0-9a-f]{8}", i)], "ids are names, not accidents of an editor"
+    for cell in lecture.cells:
+        assert "slide_type" in cell.metadata.get("slideshow", {}), f"{cell.id}: no slide metadata"
+        if cell.cell_type == "code":
+            assert not cell.outputs
+            assert cell.execution_count is None
+
+
+def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
+    code = [cell.source for cell in lecture.cells if cell.cell_type == "code"]
+    text = "\n".join(cell.source for cell in lecture.cells if cell.cell_type == "markdown")
+    lines = [len(source.splitlines()) for source in code]
+    assert 60 <= len(lecture.cells) <= 100
+    assert statistics.median(lines) <= 8
+    assert max(lines) <= 40
+    assert 2000 <= len(re.findall(r"\b\w[\w'’-]*\b", re.sub(r"\$[^$]*\$", "", text))) <= 3300
+    ids = [cell.id for cell in lecture.cells]
+    places = [next((i for i, name in enumerate(ids) if name.startswith(part)), None) for part in ORDER]
+    assert None not in places, dict(zip(ORDER, places))
+    assert places == sorted(places)
+    assert lecture.cells[0].source.startswith("# ")
+    assert sum(i.startswith("predict") for i in ids) >= 3
+    assert sum(i.startswith("break") for i in ids) >= 1
+    for i, name in enumerate(ids):
+        if name.startswith("predict"):
+            assert lecture.cells[i].cell_type == "markdown"
+            following = [c for c in lecture.cells[i + 1 : i + 4] if c.cell_type == "markdown"]
+            assert any("<details>" in c.source for c in following), f"{name}: no folded answer after the output"
+
+
+def test_setup_cell_is_the_same_everywhere():
+    cells = [c.source for p in LECTURES for c in nbformat.read(p, as_version=4).cells if c.id.startswith("setup")]
+    assert len(set(cells)) == 1
+
+
+def test_a_notebook_holds_no_copy_of_package_code(lecture):
+    """No function or class of the package is defined again in a notebook."""
+    names = {
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    source = "\n".join(cell.source for cell in lecture.cells if cell.cell_type == "code")
+    assert not names & set(re.findall(r"^\s*(?:def|class)\s+(\w+)", source, re.MULTILINE))

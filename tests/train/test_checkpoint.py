@@ -1,0 +1,144 @@
+import json
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from coursekit.data.batches import Shuffled
+from coursekit.train import CheckpointError, Training, adamw, load_weights, save_weights
+from coursekit.train.checkpoint import load_state, save_json, save_state
+
+
+class Tied(nn.Module):
+    def __init__(self, size: int = 6):
+        super().__init__()
+        self.embedding = nn.Embedding(size, 4)
+        self.out = nn.Linear(4, size, bias=False)
+        self.out.weight = self.embedding.weight
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "last.ckpt"
+    save_state(path, {"step": 3, "x": torch.arange(50.0), "nested": {"list": [1, "two", None]}})
+    return path
+
+
+def test_a_state_comes_back(saved):
+    state = load_state(saved)
+    assert state["step"] == 3
+    assert state["nested"] == {"list": [1, "two", None]}
+    assert torch.equal(state["x"], torch.arange(50.0))
+
+
+@given(data=st.data())
+def test_any_truncation_and_any_flipped_bit_is_noticed(saved, data):
+    content = saved.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    broken = saved.with_name("broken.ckpt")
+    broken.write_bytes(content[:place])
+    with pytest.raises(CheckpointError):
+        load_state(broken)
+    flipped = bytearray(content)
+    flipped[place] ^= 1 << data.draw(st.integers(0, 7))
+    broken.write_bytes(bytes(flipped))
+    with pytest.raises(CheckpointError):
+        load_state(broken)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 some other archive", b"{}"])
+def test_a_foreign_file_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"last\.ckpt is not a training state"):
+        load_state(path)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "best.json"
+    save_json(path, {"loss": 1})
+    with pytest.raises(TypeError):
+        save_json(path, {"loss": object()})
+    with pytest.raises(RuntimeError), pytest.MonkeyPatch.context() as patch:  # noqa: PT012
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(RuntimeError("disk full")))
+        save_json(path, {"loss": 2})
+    assert json.loads(path.read_text()) == {"loss": 1}
+    assert os.listdir(tmp_path) == ["best.json"]
+
+
+def test_weights_come_back_and_tied_ones_are_stored_once(tmp_path):
+    model = Tied()
+    save_weights(tmp_path / "w.safetensors", model)
+    assert (tmp_path / "w.safetensors").stat().st_size < 2 * model.out.weight.nbytes + 150
+    other = Tied()
+    load_weights(tmp_path / "w.safetensors", other)
+    assert torch.equal(other.embedding.weight, model.embedding.weight)
+    assert other.out.weight is other.embedding.weight
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (nn.Embedding(6, 4), "lacks 'weight'"),
+        (Tied(7), "has another shape for 'embedding.weight'|has another shape for 'out.weight'"),
+        (nn.ModuleDict({"out": nn.Linear(4, 6)}), "lacks 'out.bias'"),
+    ],
+)
+def test_weights_of_another_model_are_refused_and_nothing_is_loaded(tmp_path, model, says):
+    save_weights(tmp_path / "w.safetensors", Tied())
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(CheckpointError, match=says):
+        load_weights(tmp_path / "w.safetensors", model)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_damaged_weights_are_refused(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_weights(path, Tied())
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
+        load_weights(path, Tied())
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_weights(tmp_path / "missing.safetensors", Tied())
+
+
+def train(folder, model=None, lr=0.1, steps=4, x=2):
+    model = model or nn.Linear(x, x)
+    data = Shuffled({"x": torch.ones(4, x)}, 2)
+    training = Training(
+        model,
+        lambda m, b: (m(b["x"]).square().sum(), torch.tensor(2)),
+        data,
+        adamw(model, lr),
+        steps,
+        folder=folder,
+        precision="float32",
+    )
+    return training
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"lr": 0.2}, "learning rates .*0.1.* now .*0.2"),
+        ({"steps": 5}, "steps 4, now 5"),
+        ({"x": 3}, "other parameters"),
+        ({"model": nn.Sequential(nn.Linear(2, 2))}, "model 'Linear', now 'Sequential'"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused_and_nothing_is_loaded(tmp_path, change, says):
+    train(tmp_path).fit()
+    model = change.get("model") or nn.Linear(change.get("x", 2), change.get("x", 2))
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(CheckpointError, match=says):
+        train(tmp_path, **{"model": model} | change)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_a_state_that_is_no_training_is_refused(tmp_path):
+    save_state(tmp_path / "last.ckpt", {"model": 1})
+    with pytest.raises(CheckpointError, match="not the state of a Training"):
+        train(tmp_path)

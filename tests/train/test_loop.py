@@ -1,0 +1,252 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from coursekit.data.batches import Fresh, Shuffled
+from coursekit.train import EMA, Training, adamw, warmup_cosine
+from coursekit.train.device import autocast, has_fast_bf16, seed
+
+
+def regression(n: int = 32, seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 5, generator=generator)
+    return {"x": x, "y": x @ torch.arange(5.0)}
+
+
+def squared(model, batch):
+    return (model(batch["x"])[:, 0] - batch["y"]).square().sum(), torch.tensor(len(batch["x"]))
+
+
+def linear() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(5, 1)
+
+
+def test_equals_a_bare_pytorch_loop(where):
+    """Same updates as the loop one would write by hand, schedule and clipping included."""
+    ours, theirs = linear().to(where), linear().to(where)
+    steps, schedule = 30, warmup_cosine(5, floor=0.1)
+    data = Shuffled(regression(), 8)
+    optimizer = torch.optim.AdamW(ours.parameters(), lr=0.1, weight_decay=0.1)
+    training = Training(ours, squared, data, optimizer, steps, schedule=schedule, clip=0.5, precision="float32")
+    history = training.fit()
+
+    data = Shuffled(regression(), 8)
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.1)
+    losses = []
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * schedule(step, steps)
+        batch = {name: tensor.to(where) for name, tensor in next(data).items()}
+        loss = (theirs(batch["x"])[:, 0] - batch["y"]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        optimizer.step()
+        losses.append(loss.item())
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    assert [r["step"] for r in history] == [10, 20, 30]
+    assert history[-1]["loss"] == pytest.approx(sum(losses[20:]) / 10, rel=1e-5)
+    assert history[-1]["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
+    assert history[-1]["lr"] == 0.1 * schedule(29, 30)
+
+
+def test_accumulation_equals_one_large_batch_of_unequal_counts():
+    """Normalised by all valid things of all batches, not by the mean of the batches' means."""
+    pieces = [regression(2), regression(30, seed=1)]
+
+    class Pieces:
+        def __init__(self, batches):
+            self.batches = iter(batches * 20)
+
+        def __next__(self):
+            return next(self.batches)
+
+    whole = {name: torch.cat([p[name] for p in pieces]) for name in pieces[0]}
+    models = []
+    for batches, accumulate in (([whole], 1), (pieces, 2)):
+        model = linear()
+        Training(model, squared, Pieces(batches), adamw(model, 0.05), 10, accumulate=accumulate, clip=None,
+                     precision="float32").fit()  # fmt: skip
+        models.append(model)
+    for a, b in zip(models[0].parameters(), models[1].parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_adamw_decays_matrices_only():
+    model = nn.Sequential(nn.Embedding(3, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+    decayed, kept = adamw(model, 1e-3, weight_decay=0.3).param_groups
+    assert decayed["weight_decay"] == 0.3
+    assert kept["weight_decay"] == 0
+    assert [p.shape for p in decayed["params"]] == [(3, 4), (2, 4)]
+    assert [p.shape for p in kept["params"]] == [(4,), (4,), (2,)]
+
+
+def test_warmup_cosine_by_hand():
+    factor = warmup_cosine(4, floor=0.2)
+    assert [factor(s, 12) for s in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert factor(4, 12) == 1.0
+    assert factor(8, 12) == pytest.approx(0.6)  # half way: the mean of 1 and the floor
+    assert factor(12, 12) == pytest.approx(0.2)
+    assert all(factor(s, 12) > factor(s + 1, 12) for s in range(4, 12))
+
+
+def test_early_stopping_keeps_the_best_weights(tmp_path):
+    """The third evaluation is the best one; two worse ones in a row end the run."""
+    values = iter([3.0, 2.0, 1.0, 1.5, 1.2, 0.1])
+    seen = []
+
+    def evaluate(model):
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        seen.append(model.weight.clone())
+        return {"valid": next(values)}
+
+    model = linear()
+    training = Training(
+        model,
+        squared,
+        Shuffled(regression(), 8),
+        adamw(model, 0.1),
+        100,
+        evaluate=evaluate,
+        evaluate_every=5,
+        monitor="valid",
+        patience=2,
+        folder=tmp_path,
+    )
+    history = training.fit()
+    assert training.stopped_early
+    assert history[-1]["step"] == training.step == 25
+    assert training.best == 1.0
+    from coursekit.train import load_weights
+
+    best = linear()
+    load_weights(tmp_path / "best.safetensors", best)
+    assert torch.equal(best.weight, seen[2])
+    assert not torch.equal(best.weight, model.weight)
+    assert '"step": 15' in (tmp_path / "best.json").read_text()
+
+
+def test_higher_is_better():
+    values = iter([0.5, 0.7, 0.6])
+    model = linear()
+    training = Training(
+        model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 3, evaluate=lambda m: {"acc": next(values)},
+        evaluate_every=1, monitor="acc", higher_is_better=True, patience=3,
+    )  # fmt: skip
+    training.fit()
+    assert training.best == 0.7
+
+
+def test_iterating_can_stop_and_go_on():
+    whole, parts = linear(), linear()
+    expected = Training(whole, squared, Shuffled(regression(), 8), adamw(whole, 0.1), 40).fit()
+    training = Training(parts, squared, Shuffled(regression(), 8), adamw(parts, 0.1), 40)
+    for record in training:
+        if record["step"] == 20:
+            break
+    assert training.step == 20
+    assert training.fit() == expected
+    assert torch.equal(whole.weight, parts.weight)
+
+
+def test_an_interrupt_ends_fit_quietly_and_fit_goes_on(capsys):
+    model = linear()
+    data = Shuffled(regression(), 8)
+    calls = []
+
+    def interrupted(model, batch):
+        calls.append(1)
+        if len(calls) == 13:
+            raise KeyboardInterrupt
+        return squared(model, batch)
+
+    training = Training(model, interrupted, data, adamw(model, 0.1), 20)
+    training.fit()
+    assert training.step == 12
+    assert "Interrupted after 12 of 20 steps" in "".join(capsys.readouterr())
+    training.fit()
+    assert training.step == 20
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_advice():
+    model = linear()
+    with pytest.raises(FloatingPointError, match=r"loss is (inf|nan) at step 10 .* lower learning rate"):
+        Training(model, lambda m, b: (squared(m, b)[0] * math.inf, torch.tensor(8)), Shuffled(regression(), 8),
+                 adamw(model, 0.1), 20).fit()  # fmt: skip
+
+
+def test_ema_follows_by_its_formula():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    ema = EMA(model, 0.75)
+    before = [p.clone() for p in model.parameters()]
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1)
+        model[1].running_mean.fill_(5)
+    ema.update(model)
+    for old, average in zip(before, ema.average.parameters()):
+        torch.testing.assert_close(average, old + 0.25)
+        assert not average.requires_grad
+    assert torch.equal(ema.average[1].running_mean, torch.full((2,), 5.0))
+    assert not ema.average.training
+    with pytest.raises(ValueError, match="decay=2"):
+        EMA(model, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [({"steps": 0}, "steps=0"), ({"accumulate": 0}, "accumulate=0"), ({"patience": 1}, "patience needs evaluate")],
+)
+def test_nonsense_is_refused(wrong, says):
+    model = linear()
+    with pytest.raises(ValueError, match=says):
+        Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), **{"steps": 5} | wrong)
+
+
+def test_a_monitor_that_is_not_measured_is_named():
+    model = linear()
+    training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 5, patience=1,
+                        evaluate=lambda m: {"accuracy": 1.0})  # fmt: skip
+    with pytest.raises(ValueError, match="monitor='loss': evaluate returned only accuracy"):
+        training.fit()
+
+
+def test_autocast_computes_in_bfloat16_and_keeps_float32_weights(where):
+    layer, x = nn.Linear(4, 4).to(where), torch.randn(2, 4, device=where)
+    with autocast(where, "bfloat16"):
+        assert layer(x).dtype == torch.bfloat16
+    with autocast(where, "float32"):
+        assert layer(x).dtype == torch.float32
+    with autocast(where, "auto"):
+        assert layer(x).dtype == (torch.bfloat16 if has_fast_bf16(where) else torch.float32)
+    assert layer.weight.dtype == torch.float32
+    with pytest.raises(ValueError, match="precision='half'"):
+        autocast(where, "half")
+
+
+def test_seed_reaches_all_three_generators():
+    import random
+
+    import numpy as np
+
+    def draw():
+        return random.random(), np.random.rand(), torch.rand(1).item()  # noqa: NPY002
+
+    seed(5)
+    first = draw()
+    seed(5)
+    assert draw() == first
+    seed(6)
+    assert not set(draw()) & set(first)
+
+
+def test_fresh_data_trains():
+    model = linear()
+    data = Fresh(lambda generator: regression(16, int(torch.randint(1000, (), generator=generator))))
+    history = Training(model, squared, data, adamw(model, 0.3, weight_decay=0), 200).fit()
+    assert history[-1]["loss"] < 0.01 * history[0]["loss"]

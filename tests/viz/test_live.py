@@ -1,0 +1,82 @@
+import asyncio
+
+import pytest
+
+from coursekit.viz import Alignment, LivePlot
+from coursekit.viz import live as module
+
+
+class Run:
+    """Stands in for a Training: records, a history, a number of steps."""
+
+    steps = 50
+
+    def __init__(self, at=None, act=None):
+        self.history, self.at, self.act = [], at, act
+
+    def __iter__(self):
+        while len(self.history) < self.steps:
+            if len(self.history) == self.at:
+                self.act()
+            record = {"step": len(self.history) + 1, "loss": 1.0}
+            self.history.append(record)
+            yield record
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What the notebook was given to display."""
+    seen = []
+
+    class Handle:
+        def update(self, obj):
+            seen.append(obj)
+
+    monkeypatch.setattr(module, "display", lambda obj, display_id: seen.append(obj) or Handle())
+    return seen
+
+
+def test_follows_a_run_to_its_end_and_leaves_a_still_picture(shown):
+    run = Run()
+    history = asyncio.run(LivePlot("Title", every=0).follow(run))
+    assert history == run.history
+    assert len(history) == 50
+    view, still = shown
+    assert view.data["running"] is False
+    assert still.data["note"] == ""
+    assert still.points["training"].tolist() == [[i, 1.0] for i in range(1, 51)]
+    assert "<img" in still._repr_html_()
+
+
+def test_the_stop_button_stops_after_the_step_it_is_in(shown):
+    live = LivePlot("Title")
+    run = Run(at=20, act=lambda: live.on_message(None, {"stop": True}, None))
+    history = asyncio.run(live.follow(run))
+    assert len(history) == 21
+    assert "Stopped after 21 of 50 updates" in shown[-1].data["note"]
+    assert len(asyncio.run(live.follow(run))) == 50, "following again goes on"
+
+
+def test_the_notebooks_interrupt_stops_too(shown):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    assert len(asyncio.run(LivePlot("Title").follow(Run(at=7, act=interrupt)))) == 7
+
+
+def test_typing_into_an_alignment():
+    first = Alignment("ab", "ba", [[0, 1], [1, 0]])
+
+    def decode(text):
+        if not text:
+            raise ValueError("type something")
+        return Alignment(text, text, [[1.0]])
+
+    view = first.live(decode)
+    (callback,) = view._msg_callbacks.callbacks
+    callback(view, {"source": "x"}, [])
+    assert view.data["source"] == ["x"]
+    assert view.data["error"] == ""
+    callback(view, {"source": ""}, [])
+    assert view.data["error"] == "type something"
+    assert view.data["source"] == ["a", "b"]

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from coursekit.viz import Alignment, Curves, bars, curves, heatmap
+from coursekit.viz.alignment import ink_on
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def test_heatmap_shows_the_weights_with_their_tokens():
+    w = np.array([[0.125, 0.875], [1.0, 0.0], [0.5, 0.5]])
+    ax = heatmap(w, source=["a", "b"], target=["x", "y", "z"], title="T")
+    image = ax.images[0]
+    np.testing.assert_array_equal(image.get_array(), w)
+    assert image.get_clim() == (0, 1)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["x", "y", "z"]
+    assert [t.get_text() for t in ax.texts] == ["0.12", "0.88", "1.00", "0.00", "0.50", "0.50"]
+    with pytest.raises(ValueError, match=r"shape \(3, 2\)"):
+        heatmap(w, "ab", "xy")
+
+
+def test_curves_and_bars_draw_the_numbers_given():
+    ax = curves({"one": [{"step": 1, "loss": 3}, {"step": 2}, {"step": 3, "loss": 1}], "two": [{"step": 1, "loss": 2}]})
+    assert [line.get_xydata().tolist() for line in ax.lines] == [[[1, 3], [3, 1]], [[1, 2]]]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["one", "two"]
+    with pytest.raises(ValueError, match="'one' has the entry 'accuracy'"):
+        curves({"one": [{"step": 1}]}, key="accuracy")
+    ax = bars({"a": 0.125, "b": 1.0})
+    assert [t.get_text() for t in ax.texts] == ["12.5 %", "100.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        (np.ones((2, 3)) / 3, r"weights have shape \(2, 3\)"),
+        (np.ones((2, 2)), "each row of weights must be a distribution"),
+        (np.array([[1.5, -0.5], [1, 0]]), "each row of weights must be a distribution"),
+    ],
+)
+def test_alignment_refuses_what_is_no_alignment(weights, says):
+    with pytest.raises(ValueError, match=says):
+        Alignment("ab", "xy", weights)
+
+
+def test_too_much_data_is_refused():
+    n = 600
+    with pytest.raises(ValueError, match="more than 1,000,000"):
+        Alignment(range(n), range(n), np.eye(n))._repr_html_()
+
+
+def test_tensors_are_welcome():
+    torch = pytest.importorskip("torch")
+    w = torch.eye(2, requires_grad=True)
+    assert Alignment(torch.tensor([3, 4]), torch.tensor([4, 3]), w).data["source"] == ["3", "4"]
+
+
+def test_static_curves_hold_a_picture_and_its_words():
+    html = Curves({"dot": [{"step": 1, "loss": 2.5}]}, title="Loss").static_html()
+    assert 'src="data:image/png;base64,' in html
+    assert "dot 2.5000 after 1 updates" in html
+    assert "no point yet" in Curves({"dot": []}, title="Loss").static_html()
+
+
+def test_ink_contrasts_with_every_colour():
+    """At least 4.5 : 1, what WCAG asks of text."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex, to_rgb
+
+    def luminance(color):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for x in np.linspace(0, 1, 101):
+        fill = to_hex(colormaps["viridis"](x))
+        light, dark = sorted([luminance(fill), luminance(ink_on(fill))], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5

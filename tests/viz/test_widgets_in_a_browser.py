@@ -1,0 +1,216 @@
+"""The widgets' modules in a plain page in real Chromium: numbers, keyboard, accessibility, themes, no scripts."""
+
+import re
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from coursekit.viz import Alignment, Curves
+from coursekit.viz.widget import source
+
+pytestmark = pytest.mark.browser
+
+SOURCE, TARGET = ["2", "8", "1", "6"], ["6", "1", "8"]
+
+
+def weights(T: int = 3, S: int = 4, seed: int = 0) -> np.ndarray:
+    w = np.random.default_rng(seed).random((T, S)) ** 4
+    return w / w.sum(axis=1, keepdims=True)
+
+
+def page_of(browser, body: str, scripts: bool = True, scheme: str = "light", width: int = 900):
+    context = browser.new_context(
+        java_script_enabled=scripts, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
+    page = context.new_page()
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.on("console", lambda message: page.errors.append(message.text) if message.type == "error" else None)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    html = f"<!doctype html><html lang='en'><title>t</title><body><main><h1>Widget</h1>{body}</main></body></html>"
+    page.route("http://ck.test/**", lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"))
+    page.goto("http://ck.test/")
+    page.requests = requests
+    return page
+
+
+def status(page) -> str:
+    return page.locator("[aria-live]").inner_text()
+
+
+def test_every_number_is_the_tensors(browser):
+    w = weights()
+    page = page_of(browser, Alignment(SOURCE, TARGET, w)._repr_html_())
+    cells = page.locator("tbody tr")
+    assert cells.count() == 3
+    for t in range(3):
+        page.get_by_role("button", name="First step").click()
+        for _ in range(t):
+            page.get_by_role("button", name="Next step").click()
+        row = [float(x) for x in cells.nth(t).locator("td").all_inner_texts()]
+        np.testing.assert_allclose(row, w[t], atol=0.00501)
+        titles = [cells.nth(t).locator("td").nth(s).get_attribute("title") for s in range(4)]
+        np.testing.assert_allclose([float(x.rsplit(" ", 1)[1]) for x in titles], w[t], atol=0.000501)
+        assert titles[2] == f"output {t + 1} ({TARGET[t]}) → source 3 (1): {w[t, 2]:.3f}"
+        bars = [float(x) for x in page.locator("svg text.weight").all_text_contents()]
+        np.testing.assert_allclose(bars, w[t], atol=0.00501)
+        peak = int(w[t].argmax())
+        assert (
+            f"Step {t + 1} of 3: output {TARGET[t]} looks most at source position {peak + 1} ({SOURCE[peak]})"
+            in status(page)
+        )
+        assert f"weight {w[t, peak]:.2f}" in status(page)
+        assert cells.nth(t).get_attribute("aria-current") == "true"
+        heights = [float(r.get_attribute("height")) for r in page.locator("svg rect").all()]
+        np.testing.assert_allclose(np.array(heights) / sum(heights), w[t], atol=1e-5)
+    assert page.errors == []
+    assert page.requests == ["http://ck.test/"], "a widget asks the network for nothing"
+
+
+def test_keyboard_alone_is_enough(browser):
+    page = page_of(browser, Alignment(SOURCE, TARGET, weights())._repr_html_())
+    page.get_by_role("button", name="First step").focus()
+    for key, step in [
+        ("ArrowRight", 2),
+        ("ArrowRight", 3),
+        ("ArrowRight", 3),
+        ("ArrowLeft", 2),
+        ("End", 3),
+        ("Home", 1),
+    ]:
+        page.keyboard.press(key)
+        assert status(page).startswith(f"Step {step} of 3")
+    slider = page.get_by_role("slider", name="Output step")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert status(page).startswith("Step 2 of 3")
+    assert slider.get_attribute("aria-valuetext") == "step 2 of 3"
+    page.get_by_role("button", name="Play").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('Step 3')")
+    page.get_by_role("button", name="Play").wait_for()  # it ends by itself
+
+
+def test_clicking_a_row_shows_it(browser):
+    page = page_of(browser, Alignment(SOURCE, TARGET, weights())._repr_html_())
+    page.locator("tbody tr").nth(2).click()
+    assert status(page).startswith("Step 3 of 3")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "widget",
+    [
+        Alignment(SOURCE, TARGET, weights()),
+        Alignment(range(20), range(20), weights(20, 20)),
+        Curves({"a": [{"step": 1, "loss": 2}, {"step": 9, "loss": 1}], "b": [{"step": 1, "loss": 3}]}, title="Loss"),
+    ],
+    ids=["small", "large", "curves"],
+)
+def test_accessible_in_both_themes(browser, widget, scheme):
+    background = "#111" if scheme == "dark" else "#fff"
+    style = f"<style>body{{background:{background};color:gray}} h1{{color:#777}}</style>"
+    page = page_of(browser, style + widget._repr_html_(), scheme=scheme)
+    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
+    found = Axe().run(page, context="[data-ck]").response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+
+def test_the_background_decides_the_theme_not_the_system(browser):
+    dark_host = "<style>body{background:#111}</style>" + Alignment(SOURCE, TARGET, weights())._repr_html_()
+    page = page_of(browser, dark_host, scheme="light")
+    assert page.locator(".ck[data-dark]").count() == 1
+    page.evaluate("document.body.style.background = 'white'")
+    page.wait_for_function("!document.querySelector('.ck[data-dark]')")
+
+
+def test_without_scripts_the_numbers_still_stand_there(browser):
+    w = weights()
+    page = page_of(browser, Alignment(["<b>", *SOURCE[1:]], TARGET, w)._repr_html_(), scripts=False)
+    rows = page.locator("tbody tr")
+    for t in range(3):
+        shown = [float(x) for x in rows.nth(t).locator("td").all_inner_texts()]
+        np.testing.assert_allclose(shown, w[t], atol=0.00501)
+    assert page.locator("thead th").nth(1).inner_text() == "<b>"
+
+
+def test_a_narrow_page_is_wide_enough(browser):
+    page = page_of(browser, Alignment(range(20), range(20), weights(20, 20))._repr_html_(), width=380)
+    page.locator(".ck svg").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_tokens_are_text_not_markup(browser):
+    tokens = ["</script><script>window.hacked=1</script>", '"quote"', "<img src=x onerror='window.hacked=1'>", "é"]
+    page = page_of(browser, Alignment(tokens, TARGET, weights())._repr_html_())
+    assert page.locator("thead th").nth(1).inner_text() == tokens[0]
+    assert page.evaluate("window.hacked") is None
+
+
+def test_two_views_of_one_output_both_work(browser):
+    """A notebook's 'new view for output' puts the same HTML into the page again."""
+    html = Alignment(SOURCE, TARGET, weights())._repr_html_()
+    page = page_of(browser, html + html)
+    assert page.locator(".ck").count() == 2
+    page.get_by_role("button", name="Last step").nth(1).click()
+    assert [s.split(":")[0] for s in page.locator("[aria-live]").all_inner_texts()] == ["Step 1 of 3", "Step 3 of 3"]
+
+
+def test_curves_tell_their_values(browser):
+    history = [{"step": 10 * i, "loss": 3.0 / i} for i in range(1, 8)]
+    page = page_of(browser, Curves({"dot": history}, title="Loss")._repr_html_())
+    plot = page.get_by_role("img")
+    assert "dot 0.4286 after 70 updates" in plot.get_attribute("aria-label")
+    plot.focus()
+    page.keyboard.press("Home")
+    assert status(page) == "After 10 updates: dot 3.0000"
+    page.keyboard.press("ArrowRight")
+    assert status(page) == "After 20 updates: dot 1.5000"
+    points = page.locator("polyline").get_attribute("points").split()
+    x, y = np.array([list(map(float, p.split(","))) for p in points]).T
+    steps, losses = (np.array([r[k] for r in history]) for k in ("step", "loss"))
+    assert abs(np.corrcoef(x, steps)[0, 1] - 1) < 1e-6
+    assert abs(np.corrcoef(y, losses)[0, 1] + 1) < 1e-4
+    assert page.errors == []
+
+
+LIVE = """<div id=there></div><script type=module>{module}
+window.sent = [];
+window.view = mount(document.getElementById('there'), {{...{data}, live: true}}, {{emit: (m) => window.sent.push(m)}});
+</script>"""
+
+
+def live_page(browser, module, data):
+    import json
+
+    return page_of(browser, LIVE.format(module=source(module), data=json.dumps(data)))
+
+
+def test_typing_asks_the_kernel_and_shows_the_answer(browser):
+    page = live_page(browser, "alignment", Alignment(SOURCE, TARGET, weights()).data)
+    field = page.get_by_role("textbox", name="Source")
+    assert field.input_value() == "2 8 1 6"
+    field.fill("3 4")
+    field.press("ArrowLeft")  # moves the cursor, not the step
+    assert status(page).startswith("Step 1 of 3")
+    page.keyboard.press("Enter")
+    assert page.evaluate("window.sent") == [{"source": "3 4"}]
+    answer = Alignment(["3", "4"], ["4", "3"], [[0.1, 0.9], [0.8, 0.2]]).data | {"error": "too short"}
+    page.evaluate("(data) => view.update({...data, live: true})", answer)
+    assert status(page) == "Step 1 of 2: output 4 looks most at source position 2 (4), weight 0.90."
+    assert page.get_by_role("alert").inner_text() == "too short"
+    assert page.evaluate("document.activeElement.value") == "3 4", "the field keeps text and focus"
+
+
+def test_the_stop_button_speaks_once(browser):
+    data = Curves({"run": []}, total=100).data | {"running": True}
+    page = live_page(browser, "curves", data)
+    button = page.get_by_role("button", name=re.compile("Stop"))
+    button.click()
+    assert page.evaluate("window.sent") == [{"stop": True}]
+    assert button.is_disabled()
+    page.evaluate("(data) => view.update({...data, live: true})", data | {"running": False})
+    assert page.get_by_role("button").inner_text() == "Training has ended"
+    assert page.errors == []
