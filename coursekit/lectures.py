@@ -82,12 +82,21 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     except (DeadKernelError, TimeoutError) as failure:
         error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
     seconds = time.perf_counter() - started
+    for cell in notebook.cells:
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not only_a_widget(output)]
     nbformat.write(notebook, out / "notebook.ipynb")
     page = to_html(notebook, path.stem)
     root = os.path.relpath(path.parent.parent, out)  # links to the source are relative to the notebook's folder
     page = page.replace('href="../coursekit/', f'href="{Path(root).as_posix()}/coursekit/')
     (out / "lecture.html").write_text(page, encoding="utf-8")
     return {"seconds": seconds, "claims": json.loads(claims_file.read_text(encoding="utf-8")), "error": error}
+
+
+def only_a_widget(output: Any) -> bool:
+    """Whether an output is a view of a live widget and nothing else: without its kernel there is nothing to see."""
+    data = output.get("data", {})
+    return "application/vnd.jupyter.widget-view+json" in data and "text/html" not in data
 
 
 def has_error(cell: Any) -> bool:

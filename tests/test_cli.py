@@ -20,7 +20,8 @@ def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
 def course(tmp_path, monkeypatch):
     """A course of two tiny lectures: one that holds, one that does not."""
     (tmp_path / "notebooks").mkdir()
-    holds = ["from coursekit.viz import claim, claims", "claim('two', 1 + 1, at_least=2)", "claims()"]
+    holds = ["from coursekit.viz import bars, claim, claims", "bars({'a': 1});", "bars({'b': 1});"]
+    holds += ["claim('two', 1 + 1, at_least=2)", "claims()"]
     fails = ["from coursekit.viz import claim", "claim('three', 1 + 1, at_least=3)", "print('never')"]
     for name, cells in (("01_holds", holds), ("02_fails", fails)):
         text = nbformat.v4.new_markdown_cell("# Formula $a_1^2$\n\n$$\\sum_s a_s = 1$$")
@@ -66,7 +67,9 @@ def test_a_lecture_runs_to_its_files(course, monkeypatch, capsys):
         {"name": "two", "value": 2.0, "at_least": 2, "ok": True}
     ]
     executed = nbformat.read(folder / "notebook.ipynb", as_version=4)
-    assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3]
+    assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3, 4, 5]
+    pictures = ["image/png" in output.get("data", {}) for cell in executed.cells[1:] for output in cell.outputs]
+    assert sum(pictures) == 2, "every figure is shown, not only the first"
     page = (folder / "lecture.html").read_text(encoding="utf-8")
     assert "<math" in page
     assert "$" not in page.split("Formula")[1].split("</div>")[0]
@@ -80,7 +83,9 @@ def test_a_claim_that_fails_fails_the_run_and_nothing_is_lost(course, monkeypatc
     assert "02_fails, cell 3 of 4: ClaimFailed: three: measured 2, claimed at least 3" in err
     assert "FAILS" in out
     assert json.loads((course / "build" / "02_fails" / "claims.json").read_text())[0]["ok"] is False
-    assert "never" not in (course / "build" / "02_fails" / "lecture.html").read_text(encoding="utf-8")
+    executed = nbformat.read(course / "build" / "02_fails" / "notebook.ipynb", as_version=4)
+    assert executed.cells[3].execution_count is None, "the notebook stops at the claim"
+    assert "ClaimFailed" in (course / "build" / "02_fails" / "lecture.html").read_text(encoding="utf-8")
     assert json.loads((course / "build" / "01_holds" / "claims.json").read_text())[0]["ok"] is True
 
 

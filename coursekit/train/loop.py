@@ -154,13 +154,17 @@ class Training:
 
     def fit(self) -> list[Record]:
         """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
-        with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True) as bar:
+        with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True, leave=False) as bar:
             try:
                 for record in self:
                     bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
                     bar.update(record["step"] - bar.n)
             except KeyboardInterrupt:
                 bar.write(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
+                return self.history
+            taken = f"{bar.n - bar.initial:,} steps in {bar.format_dict['elapsed']:.0f} s"
+        if self.history:
+            tqdm.write(f"{taken}: loss {self.history[-1]['loss']:.4f}")
         return self.history
 
     def __iter__(self) -> Iterator[Record]:

@@ -4,10 +4,11 @@ from coursekit.viz.alignment import Alignment
 from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.diagrams import encoder_decoder
 from coursekit.viz.live import Curves, LivePlot
-from coursekit.viz.plots import bars, curves, heatmap, new_axes
+from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
 from coursekit.viz.show import show
 
 __all__ = [
+    "COLORS",
     "Alignment",
     "ClaimFailed",
     "Curves",

@@ -5,6 +5,7 @@ import html
 import io
 from collections.abc import Mapping, Sequence
 
+import matplotlib
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -32,7 +33,10 @@ STYLE = {
 def new_axes(figsize: tuple[float, float] | None = None) -> Axes:
     """Empty axes in the style of the course."""
     with plt.rc_context(STYLE):
-        return plt.subplots(figsize=figsize, layout="constrained")[1]
+        ax = plt.subplots(figsize=figsize, layout="constrained")[1]
+        interactive = plt.isinteractive()  # set by a notebook's backend when the first figure is made
+    matplotlib.interactive(interactive)  # the end of the context forgets it, and no figure would be shown
+    return ax
 
 
 def curves(

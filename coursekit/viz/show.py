@@ -29,7 +29,8 @@ class Source:
     def _repr_html_(self) -> str:
         # inline colours, so that the listing needs no style sheet and survives in an untrusted notebook
         formatter = HtmlFormatter(style="default", noclasses=True, nobackground=False, wrapcode=True)
-        body = highlight(self.code, PythonLexer(), formatter).replace("<pre ", '<pre tabindex="0" ', 1)
+        body = highlight(self.code, PythonLexer(), formatter)
+        body = body.replace('<pre style="', '<pre tabindex="0" style="white-space: pre; overflow-x: auto; ', 1)
         where = f"{html.escape(str(self.name))}, line {self.line}"
         # JupyterLab opens a link relative to the notebook; outside the course's folder there is nothing to open
         inside = (PACKAGE.parent / "notebooks").is_dir() and self.path.is_relative_to(PACKAGE)

@@ -6,8 +6,9 @@ const STYLE = `
 .ck .note { min-height:1.4em; }
 .ck .keys { display:flex; gap:14px; flex-wrap:wrap; font-size:13px; }
 `;
-const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"]];
-const DASHES = [null, "7 4", "2 3", "9 3 2 3"];
+const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"],
+  ["#8a6a00", "#f2cf5b"], ["#444444", "#d0d0d0"]];
+const DASHES = [null, "7 4", "2 3", "9 3 2 3", "14 4", "4 2"];
 
 /** Round numbers from 0 to at most `high`, three to six of them. */
 function ticks(high) {
@@ -59,7 +60,7 @@ export function mount(el, data, {emit}) {
     data.points.forEach(({values}, k) => {
       const points = [];
       for (let i = 0; i < values.length; i += 2) points.push(`${x(values[i]).toFixed(1)},${y(values[i + 1]).toFixed(1)}`);
-      svg.append(h("polyline", {points: points.join(" "), fill: "none", stroke: LINES[k % 4][dark], "stroke-width": 2.2, "stroke-dasharray": DASHES[k % 4]}));
+      svg.append(h("polyline", {points: points.join(" "), fill: "none", stroke: LINES[k % 6][dark], "stroke-width": 2.2, "stroke-dasharray": DASHES[k % 6]}));
     });
     const first = data.points[0]?.values;
     if (chosen !== null && first?.length) {
@@ -71,7 +72,7 @@ export function mount(el, data, {emit}) {
     plot.replaceChildren(svg);
     keys.replaceChildren(...(data.names.length > 1 ? data.names.map((name, k) => h("span", {},
       h("svg", {viewBox: "0 0 30 8", style: "display:inline-block;width:30px;height:8px;margin-right:5px", "aria-hidden": "true"},
-        h("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: LINES[k % 4][dark], "stroke-width": 2.5, "stroke-dasharray": DASHES[k % 4]})), name)) : []));
+        h("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: LINES[k % 6][dark], "stroke-width": 2.5, "stroke-dasharray": DASHES[k % 6]})), name)) : []));
     draw.x = x;
   }
 
