@@ -1,6 +1,7 @@
 """The shape of the project: who may import whom, what imports cost, how notebooks are committed."""
 
 import ast
+import itertools
 import re
 import statistics
 import subprocess
@@ -118,11 +119,12 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     assert lecture.cells[0].source.startswith("# ")
     assert sum(i.startswith("predict") for i in ids) >= 3
     assert sum(i.startswith("break") for i in ids) >= 1
-    for i, name in enumerate(ids):
-        if name.startswith("predict"):
-            assert lecture.cells[i].cell_type == "markdown"
-            following = [c for c in lecture.cells[i + 1 : i + 4] if c.cell_type == "markdown"]
-            assert any("<details>" in c.source for c in following), f"{name}: no folded answer after the output"
+    prompts = [i for i, name in enumerate(ids) if name.startswith("predict")] + [len(ids)]
+    for prompt, following in itertools.pairwise(prompts):
+        assert lecture.cells[prompt].cell_type == "markdown"
+        kinds = ["<details>" in cell.source or cell.cell_type for cell in lecture.cells[prompt + 1 : following]]
+        assert kinds[0] == "code", f"{ids[prompt]}: nothing to run after the prompt"
+        assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt"
 
 
 def test_setup_cell_is_the_same_everywhere():

@@ -30,7 +30,8 @@ class Source:
         # inline colours, so that the listing needs no style sheet and survives in an untrusted notebook
         formatter = HtmlFormatter(style="default", noclasses=True, nobackground=False, wrapcode=True)
         body = highlight(self.code, PythonLexer(), formatter)
-        body = body.replace('<pre style="', '<pre tabindex="0" style="white-space: pre; overflow-x: auto; ', 1)
+        body = body.replace('<pre style="', '<pre tabindex="0" style="white-space: pre; background: inherit; ', 1)
+        body = body.replace("<code>", '<code style="white-space: pre; background: inherit">', 1)
         where = f"{html.escape(str(self.name))}, line {self.line}"
         # JupyterLab opens a link relative to the notebook; outside the course's folder there is nothing to open
         inside = (PACKAGE.parent / "notebooks").is_dir() and self.path.is_relative_to(PACKAGE)

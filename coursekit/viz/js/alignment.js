@@ -6,7 +6,7 @@ const STYLE = `
 .ck table { border-collapse:separate; border-spacing:1px; font-size:12px; }
 .ck table caption { text-align:left; color:var(--soft); padding-bottom:2px; white-space:nowrap; }
 .ck th { font-weight:500; padding:1px 4px; min-width:24px; text-align:center; color:var(--ink); }
-.ck tbody tr { cursor:pointer; }
+.ck tbody tr { cursor:pointer; background:none !important; } /* notebooks stripe their tables */
 .ck td { min-width:27px; height:22px; padding:0 2px; text-align:center; font-variant-numeric:tabular-nums; }
 .ck td span.small { position:absolute; width:1px; height:1px; overflow:hidden; clip-path:inset(50%); }
 .ck tr[aria-current] th { color:var(--accent); font-weight:700; }
