@@ -111,7 +111,7 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     assert statistics.median(lines) <= 8
     assert max(lines) <= 40
     assert max(len(line) for source in code for line in source.splitlines()) <= 100, "too wide to project"
-    assert 2000 <= len(re.findall(r"\b\w[\w'’-]*\b", re.sub(r"\$[^$]*\$", "", text))) <= 3300
+    assert 2000 <= len(re.findall(r"\b\w[\w'’-]*\b", re.sub(r"\$[^$]*\$", "", text))) <= 3100
     ids = [cell.id for cell in lecture.cells]
     places = [next((i for i, name in enumerate(ids) if name.startswith(part)), None) for part in ORDER]
     assert None not in places, dict(zip(ORDER, places))

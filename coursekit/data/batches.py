@@ -44,14 +44,18 @@ class Shuffled:
         return {name: tensor[chosen] for name, tensor in self.samples.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"drawn": self.drawn}
+        return {"drawn": self.drawn, "size": self.size, "batch_size": self.batch_size, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        differs = [name for name in ("size", "batch_size", "seed") if state[name] != getattr(self, name)]
+        if differs:
+            name = differs[0]
+            raise ValueError(f"the state is of data with {name}={state[name]}, these have {getattr(self, name)}")
         self.drawn = state["drawn"]
 
 
 class Fresh:
-    """A new batch every time, made by ``make(generator)``: nothing is ever seen twice.
+    """A batch drawn anew every time, by ``make(generator)``.
 
     Args:
         make: draws one batch from the generator it is given, and from nothing else.

@@ -75,7 +75,7 @@ class Seq2SeqConfig:
 
     @classmethod
     def rnnsearch(cls, vocab_size: int = 30_000, bos_id: int = 0) -> "Seq2SeqConfig":
-        """The sizes of Bahdanau et al. (2014), section 4.2 and appendix A.2.3."""
+        """Vocabulary, embedding and recurrent layers of Bahdanau et al. (2014), section 4 and appendix A.2.3."""
         return cls(
             vocab_size, bos_id, embed_size=620, hidden_size=1000, cell="gru", score="additive", bidirectional=True
         )
@@ -91,7 +91,8 @@ class Encoder(nn.Module):
     """Reads the source; returns all its states and the state that the decoder starts from.
 
     Padding may stand anywhere: the real symbols are moved to the front and packed, so that neither
-    direction reads padding, and the last state is the one at the last real symbol.
+    direction reads padding. The decoder starts from the state that has read all of the source: the one at
+    the last real symbol or, where there are two directions, the backward one at the first.
     """
 
     def __init__(self, config: Seq2SeqConfig):
@@ -174,8 +175,8 @@ class BahdanauDecoder(nn.Module):
 
     ``s_t = cell([E y_{t-1}; c_t], s_{t-1})``, read out as ``t~_t = tanh(W_o [s_t; c_t; E y_{t-1}])``.
 
-    Source: Bahdanau et al. (2014), equations 4 to 6 and appendix A.2.2, whose maxout read-out is a tanh
-    layer here.
+    Source: Bahdanau et al. (2014), equations 4 to 6 and appendix A.2.2. The read-out differs from the
+    appendix: a tanh layer of D units instead of maxout, and it reads ``s_t`` as in equation 4, not ``s_{t-1}``.
     """
 
     one_call = False  # each state depends on the context that the state before it asked for
@@ -227,7 +228,7 @@ class Seq2Seq(nn.Module):
             teacher_forcing: probability that a step reads the true previous symbol rather than the
                 model's own most likely one, drawn for each sequence and step (scheduled sampling,
                 arXiv 1506.03099).
-            generator: draws those, on the CPU; needed when 0 < teacher_forcing < 1.
+            generator: draws those, on the CPU; None draws from torch's global one.
         """
         if not 0 <= teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing={teacher_forcing}: a probability lies in 0..1")

@@ -51,8 +51,9 @@ def gru_step(rnn: nn.GRU, x: Tensor, state: State) -> State:
     Returns:
         The new ``(h,)``.
 
-    Source: Cho et al. (2014), arXiv 1406.1078. As in cuDNN and PyTorch the reset gate acts after the
-    matrix product, and ``z`` keeps the old state where the paper's ``z`` admits the new one.
+    Source: Cho et al. (2014), arXiv 1406.1078, equations 5 to 8. As there, ``z`` keeps the old state (in
+    Bahdanau et al., appendix A.1.1, ``z`` admits the new one). As in cuDNN and PyTorch, and unlike in both
+    papers, the reset gate acts after the matrix product.
     """
     (h,) = state
     from_x = F.linear(x, rnn.weight_ih_l0, rnn.bias_ih_l0)

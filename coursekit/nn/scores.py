@@ -3,7 +3,7 @@
 Every score is used in two halves. ``project_keys`` does what depends on the encoder states alone, once
 per source; ``forward`` then scores any number of queries against the result.
 
-Legend: B batch, T target steps (queries), S source positions (keys), Dq and Dk their sizes.
+Legend: B batch, T target steps (queries) of size D, S source positions (keys) of size K.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from coursekit.nn.attention import Attention, masked_softmax
 class DotScore(nn.Module):
     """``score(q, k) = q . k``. No parameters; needs ``query_size == key_size``.
 
-    Source: Luong et al. (2015), arXiv 1508.04025, equation 8, "dot".
+    Source: Luong et al. (2015), arXiv 1508.04025, section 3.1, "dot" (listed after equation 7).
     """
 
     def __init__(self, query_size: int, key_size: int):
@@ -32,13 +32,13 @@ class DotScore(nn.Module):
         return keys
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
-        return query @ projected.transpose(-2, -1)  # (B, T, Dq) @ (B, Dk, S) -> (B, T, S)
+        return query @ projected.transpose(-2, -1)  # (B, T, D) @ (B, K, S) -> (B, T, S)
 
 
 class GeneralScore(nn.Module):
     """``score(q, k) = q . (W k)``: a learned matrix between the two.
 
-    Source: Luong et al. (2015), arXiv 1508.04025, equation 8, "general".
+    Source: Luong et al. (2015), arXiv 1508.04025, section 3.1, "general" (listed after equation 7).
     """
 
     def __init__(self, query_size: int, key_size: int):
@@ -46,10 +46,10 @@ class GeneralScore(nn.Module):
         self.W = nn.Linear(key_size, query_size, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        return self.W(keys)  # (B, S, Dk) -> (B, S, Dq)
+        return self.W(keys)  # (B, S, K) -> (B, S, D)
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
-        return query @ projected.transpose(-2, -1)  # (B, T, Dq) @ (B, Dq, S) -> (B, T, S)
+        return query @ projected.transpose(-2, -1)  # (B, T, D) @ (B, D, S) -> (B, T, S)
 
 
 class ConcatScore(nn.Module):
@@ -58,7 +58,7 @@ class ConcatScore(nn.Module):
     ``W`` is one matrix over the concatenation. Its left columns meet ``q``, its right columns ``k``, so the
     key's share is computed once and the concatenation is never built.
 
-    Source: Luong et al. (2015), arXiv 1508.04025, equation 8, "concat".
+    Source: Luong et al. (2015), arXiv 1508.04025, section 3.1, "concat" (listed after equation 7).
     """
 
     def __init__(self, query_size: int, key_size: int):
@@ -68,11 +68,11 @@ class ConcatScore(nn.Module):
         self.v = nn.Linear(query_size, 1, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        return keys @ self.W.weight[:, self.query_size :].T  # (B, S, Dk) -> (B, S, Dq)
+        return keys @ self.W.weight[:, self.query_size :].T  # (B, S, K) -> (B, S, D)
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
-        from_query = query @ self.W.weight[:, : self.query_size].T  # (B, T, Dq)
-        hidden = torch.tanh(from_query[:, :, None] + projected[:, None])  # (B, T, S, Dq)
+        from_query = query @ self.W.weight[:, : self.query_size].T  # (B, T, D)
+        hidden = torch.tanh(from_query[:, :, None] + projected[:, None])  # (B, T, S, D)
         return self.v(hidden).squeeze(-1)  # (B, T, S)
 
 
@@ -92,10 +92,10 @@ class AdditiveScore(nn.Module):
         self.v = nn.Linear(query_size, 1, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        return self.U(keys)  # (B, S, Dk) -> (B, S, Dq)
+        return self.U(keys)  # (B, S, K) -> (B, S, D)
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
-        hidden = torch.tanh(self.W(query)[:, :, None] + projected[:, None])  # (B, T, S, Dq)
+        hidden = torch.tanh(self.W(query)[:, :, None] + projected[:, None])  # (B, T, S, D)
         return self.v(hidden).squeeze(-1)  # (B, T, S)
 
 
@@ -105,7 +105,7 @@ SCORES = {"dot": DotScore, "general": GeneralScore, "concat": ConcatScore, "addi
 class Memory(NamedTuple):
     """What a decoder may look at: the encoder states, their projected keys, and which are real."""
 
-    values: Tensor  # (B, S, Dk)
+    values: Tensor  # (B, S, K)
     keys: Tensor  # (B, S, D) as the score's project_keys left them
     mask: Tensor  # (B, S), True = may attend
 
@@ -124,11 +124,11 @@ class ScoreAttention(Attention):
         self.score = SCORES[score](query_size, key_size)
 
     def remember(self, values: Tensor, mask: Tensor) -> Memory:
-        """Project the keys, once per source. ``values`` (B, S, Dk), ``mask`` (B, S)."""
+        """Project the keys, once per source. ``values`` (B, S, K), ``mask`` (B, S)."""
         return Memory(values, self.score.project_keys(values), mask)
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
-        """Context vectors (B, T, Dk) for queries (B, T, Dq)."""
+        """Context vectors (B, T, K) for queries (B, T, D)."""
         scores = self.score(query, memory.keys)  # (B, T, S)
         weights = self.record(masked_softmax(scores, memory.mask[:, None]))  # (B, T, S)
-        return weights @ memory.values  # (B, T, S) @ (B, S, Dk) -> (B, T, Dk)
+        return weights @ memory.values  # (B, T, S) @ (B, S, K) -> (B, T, K)

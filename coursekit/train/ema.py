@@ -17,7 +17,7 @@ class EMA:
     Attributes:
         average: a model of the same kind that holds the averaged weights, in eval mode, without gradients.
 
-    Source: Polyak and Juditsky (1992); as a teacher, Tarvainen and Valpola (2017), arXiv 1703.01780, equation 2.
+    Source: Tarvainen and Valpola (2017), arXiv 1703.01780, section 2.
     """
 
     def __init__(self, model: nn.Module, decay: float):

@@ -249,19 +249,25 @@ class Training:
 
     def settings(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
-        groups = self.optimizer.param_groups
         return {
             "model": type(self.model).__name__,
             "parameters": {name: list(p.shape) for name, p in self.model.named_parameters()},
             "optimizer": type(self.optimizer).__name__,
-            "learning rates": [g["initial_lr"] for g in groups],
+            "optimizer's settings": [
+                {name: value for name, value in group.items() if name not in ("params", "lr")}
+                for group in self.optimizer.param_groups
+            ],
             "steps": self.steps,
+            "schedule": [self.schedule(step, self.steps) for step in range(0, self.steps, max(1, self.steps // 20))],
             "accumulate": self.accumulate,
             "clip": self.clip,
             "precision": self.precision,
             "log_every": self.log_every,
             "evaluate_every": self.evaluate_every,
+            "monitor": self.monitor,
+            "higher_is_better": self.higher_is_better,
             "patience": self.patience,
+            "ema decay": None if self.ema is None else self.ema.decay,
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -300,17 +306,19 @@ class Training:
             raise CheckpointError(f"{path} is not the state of a Training; move it away to start afresh") from None
         if differs:
             name = differs[0]
-            which = f"{name} {saved[name]!r}, now {own[name]!r}" if name != "parameters" else "other parameters"
+            short = len(repr(saved[name])) + len(repr(own[name])) < 100
+            which = f"{name} {saved[name]!r}, now {own[name]!r}" if short else f"other {name}"
             raise CheckpointError(
                 f"{path} belongs to a run with {which}; give the new run its own folder or delete the old one"
             )
-        if (state["ema"] is None) != (self.ema is None):
-            raise CheckpointError(f"{path} belongs to a run {'without' if self.ema else 'with'} ema")
+        try:
+            self.data.load_state_dict(state["data"])
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"{path} belongs to a run with other data: {error}") from None
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
-        self.data.load_state_dict(state["data"])
         for name in ("step", "history", "best", "without_better", "loss_sum", "count"):
             setattr(self, name, state[name])
         random.setstate(state["python"])

@@ -59,12 +59,16 @@ class Alignment(Widget):
             decode: what was typed -> the Alignment to show. A ``ValueError`` is shown with its message.
         """
 
+        shown = self.data
+
         def answer(message: dict[str, str]) -> dict[str, Any]:
-            typed = str(message["source"])
+            nonlocal shown
+            error = ""
             try:
-                return {**decode(typed).data, "typed": typed, "error": ""}
-            except ValueError as error:
-                return {**self.data, "typed": typed, "error": str(error)}
+                shown = decode(str(message["source"])).data
+            except ValueError as refused:
+                error = str(refused)
+            return {**shown, "error": error}
 
         return super().live(answer)
 

@@ -12,7 +12,7 @@ from coursekit.viz.plots import COLORS, new_axes
 def encoder_decoder(
     source: Sequence, target: Sequence, weights: Sequence[float] | None = None, title: str = ""
 ) -> Axes:
-    """An encoder that reads ``source`` and a decoder that writes ``target``.
+    """An encoder that reads ``source``; a decoder that reads the symbol before (below) and writes ``target`` (above).
 
     Args:
         weights: None draws the one state that is handed over. S numbers draw attention instead: how the
@@ -21,7 +21,7 @@ def encoder_decoder(
     source, target = as_text(source), as_text(target)
     S, T = len(source), len(target)
     ax = new_axes((1.0 * (S + T) + 1, 2.4 if weights is None else 3.4))
-    ax.set(xlim=(-0.7, S + T + 0.3), ylim=(-1.1, 1.4 if weights is None else 2.45), title=title, aspect="equal")
+    ax.set(xlim=(-0.7, S + T + 0.3), ylim=(-1.25, 1.35 if weights is None else 2.6), title=title, aspect="equal")
     ax.axis("off")
 
     def box(x: float, text: str, color: str) -> None:
@@ -41,17 +41,21 @@ def encoder_decoder(
     for t, token in enumerate(target):
         x = S + 0.5 + t
         box(x, f"$h_{{{t + 1}}}$", COLORS[1])
-        ax.text(x, 1.1 if weights is None else -1, token, ha="center", va="center", fontsize=15)
-        arrow((x, 0.4) if weights is None else (x, -0.4), (x, 0.85) if weights is None else (x, -0.75))
+        ax.text(x, 1, token, ha="center", va="center", fontsize=15)
+        arrow((x, 0.4), (x, 0.82))
+        ax.text(
+            x, -1, target[t - 1] if t else "start", ha="center", va="center", fontsize=15 if t else 12, color="0.35"
+        )
+        arrow((x, -0.82), (x, -0.4))
         if t:
             arrow((x - 0.62, 0), (x - 0.38, 0))
     arrow((S - 0.62, 0), (S + 0.12, 0), lw=4 if weights is None else 1.6)
     if weights is None:
-        ax.text(S - 0.25, 0.42, "all that gets\nthrough", ha="center", va="bottom", fontsize=11)
+        ax.text(S - 0.25, 0.42, "one state", ha="center", va="bottom", fontsize=12)
     else:
         x = S + 0.5 + T // 2
         for s, weight in enumerate(weights):
             curve = {"arrowstyle": "-", "lw": 0.3 + 7 * weight, "alpha": 0.25 + 0.65 * weight, "color": COLORS[2]}
-            arrow((s, 0.38), (x, 0.38), **curve, connectionstyle=f"arc3,rad={-0.62 + 0.06 * s}")
+            arrow((s, 0.38), (x - 0.2, 0.4), **curve, connectionstyle=f"arc3,rad={-0.66 + 0.05 * s}")
             ax.text(s - 0.1, 0.42, f"{weight:.2f}", ha="right", va="bottom", fontsize=11)
     return ax

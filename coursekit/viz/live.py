@@ -63,8 +63,8 @@ class LivePlot:
 
         history = await LivePlot("Learning to reverse").follow(Training(...))
 
-    The curve grows in the notebook, and its button ends the run after the step it is in; so does the
-    notebook's own interrupt. When the run is over the curve stays as a picture.
+    The curve grows in the notebook, and its button ends the run at the next redraw; so does the notebook's
+    own interrupt. When the run is over the curve stays as a picture.
 
     Args:
         title: what stands above.

@@ -14,8 +14,8 @@ from matplotlib.colors import to_hex
 from coursekit.viz.alignment import as_text, ink_on
 from coursekit.viz.widget import to_numpy
 
-# Okabe and Ito's colours, told apart with any kind of colour vision
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colours (orange and black toned down), told apart with any kind of colour vision
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#56B4E9", "#444444")
 STYLE = {
     "figure.figsize": (8, 4),
     "figure.dpi": 110,
@@ -76,12 +76,14 @@ def heatmap(
     xlabel: str = "source symbol",
     ylabel: str = "output symbol",
     numbers: bool | None = None,
+    outline: Sequence[int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Attention weights (T, S) from dark 0 to light 1, with the tokens on the axes.
 
     Args:
         numbers: write each weight into its cell; by default where they fit.
+        outline: for each row, the column whose cell is framed.
     """
     weights = to_numpy(weights)
     source, target = as_text(source), as_text(target)
@@ -99,6 +101,8 @@ def heatmap(
             ax.text(
                 s, t, f"{weight:.2f}", ha="center", va="center", color=ink_on(to_hex(image.cmap(weight))), fontsize=11
             )
+    for t, s in enumerate([] if outline is None else outline):
+        ax.add_patch(plt.Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=COLORS[1], linewidth=2.2))
     ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
     return ax
 

@@ -46,7 +46,7 @@ def batch(B: int = 4, S: int = 6, T: int = 5, seed: int = 0):
 
 
 def single_reference(model: Seq2Seq, source: list[int], target: list[int]) -> np.ndarray:
-    """Logits for one unpadded pair, written from the papers with PyTorch's cells, one vector at a time."""
+    """Logits for one unpadded pair, from the docstrings' formulas with PyTorch's cells, one vector at a time."""
     c, p = model.config, {k: v.double() for k, v in model.state_dict().items()}
     Cell = nn.LSTMCell if c.cell == "lstm" else nn.GRUCell
 
@@ -229,6 +229,11 @@ def test_teacher_forcing_ratio_draws_per_sequence_and_step():
     forced = torch.isclose(mixed, true).all(-1)
     assert (forced | torch.isclose(mixed, own).all(-1)).all()
     assert abs(forced.float().mean().item() - 0.3) < 0.04
+
+    # step 2 draws anew: among the sequences that were forced at step 1 the share is the same
+    after = model(source[:1], mask[:1], target[:1])[0, 2]
+    mixed = model(source, mask, target, 0.3, torch.Generator().manual_seed(0))[forced, 2]
+    assert abs(torch.isclose(mixed, after).all(-1).float().mean().item() - 0.3) < 0.06
 
 
 @pytest.mark.parametrize("score", ["general", "concat", "additive"])

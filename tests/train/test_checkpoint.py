@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from coursekit.data.batches import Shuffled
-from coursekit.train import CheckpointError, Training, adamw, load_weights, save_weights
+from coursekit.train import EMA, CheckpointError, Training, adamw, load_weights, save_weights, warmup_cosine
 from coursekit.train.checkpoint import load_state, save_json, save_state
 
 
@@ -105,17 +105,17 @@ def test_damaged_weights_are_refused(tmp_path):
         load_weights(tmp_path / "missing.safetensors", Tied())
 
 
-def train(folder, model=None, lr=0.1, steps=4, x=2):
+def train(folder, model=None, lr=0.1, steps=4, x=2, seed=0, decay=0.01, **settings):
     model = model or nn.Linear(x, x)
-    data = Shuffled({"x": torch.ones(4, x)}, 2)
+    data = Shuffled({"x": torch.ones(4, x)}, 2, seed=seed)
     training = Training(
         model,
         lambda m, b: (m(b["x"]).square().sum(), torch.tensor(2)),
         data,
-        adamw(model, lr),
+        adamw(model, lr, decay),
         steps,
         folder=folder,
-        precision="float32",
+        **{"precision": "float32"} | settings,
     )
     return training
 
@@ -123,9 +123,17 @@ def train(folder, model=None, lr=0.1, steps=4, x=2):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"lr": 0.2}, "learning rates .*0.1.* now .*0.2"),
+        ({"lr": 0.2}, "other optimizer's settings"),
+        ({"decay": 0.1}, "other optimizer's settings"),
+        ({"seed": 1}, "other data: the state is of data with seed=0, these have 1"),
+        ({"schedule": warmup_cosine(2)}, "other schedule|schedule .* now"),
+        ({"clip": 0.5}, "clip 1.0, now 0.5"),
+        ({"accumulate": 2}, "accumulate 1, now 2"),
+        ({"precision": "bfloat16"}, "precision 'float32', now 'bfloat16'"),
+        ({"log_every": 2}, "log_every 10, now 2"),
+        ({"ema": 0.9}, "ema decay None, now 0.9"),
         ({"steps": 5}, "steps 4, now 5"),
-        ({"x": 3}, "other parameters"),
+        ({"x": 3}, "parameters .*now"),
         ({"model": nn.Sequential(nn.Linear(2, 2))}, "model 'Linear', now 'Sequential'"),
     ],
 )
@@ -133,6 +141,8 @@ def test_a_checkpoint_of_another_run_is_refused_and_nothing_is_loaded(tmp_path, 
     train(tmp_path).fit()
     model = change.get("model") or nn.Linear(change.get("x", 2), change.get("x", 2))
     before = {k: v.clone() for k, v in model.state_dict().items()}
+    if "ema" in change:
+        change = {"ema": EMA(model, change["ema"])}
     with pytest.raises(CheckpointError, match=says):
         train(tmp_path, **{"model": model} | change)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())

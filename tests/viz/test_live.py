@@ -48,7 +48,7 @@ def test_follows_a_run_to_its_end_and_leaves_a_still_picture(shown):
     assert "<img" in still._repr_html_()
 
 
-def test_the_stop_button_stops_after_the_step_it_is_in(shown):
+def test_the_stop_button_stops_at_the_next_record(shown):
     live = LivePlot("Title")
     run = Run(at=20, act=lambda: live.on_message(None, {"stop": True}, None))
     history = asyncio.run(live.follow(run))
@@ -79,4 +79,4 @@ def test_typing_into_an_alignment():
     assert view.data["error"] == ""
     callback(view, {"source": ""}, [])
     assert view.data["error"] == "type something"
-    assert view.data["source"] == ["a", "b"]
+    assert view.data["source"] == ["x"], "what was shown stays"

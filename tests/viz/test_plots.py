@@ -21,6 +21,8 @@ def test_heatmap_shows_the_weights_with_their_tokens():
     assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["x", "y", "z"]
     assert [t.get_text() for t in ax.texts] == ["0.12", "0.88", "1.00", "0.00", "0.50", "0.50"]
+    framed = heatmap(w, "ab", "xyz", outline=[1, 0, 1]).patches
+    assert [patch.get_xy() for patch in framed] == [(0.5, -0.5), (-0.5, 0.5), (0.5, 1.5)]
     with pytest.raises(ValueError, match=r"shape \(3, 2\)"):
         heatmap(w, "ab", "xy")
 

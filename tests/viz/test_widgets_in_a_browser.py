@@ -93,6 +93,13 @@ def test_keyboard_alone_is_enough(browser):
     page.get_by_role("button", name="Play").wait_for()  # it ends by itself
 
 
+def test_the_keys_work_after_a_click_anywhere(browser):
+    page = page_of(browser, Alignment(SOURCE, TARGET, weights())._repr_html_())
+    page.locator(".ck svg").first.click()
+    page.keyboard.press("ArrowRight")
+    assert status(page).startswith("Step 2 of 3")
+
+
 def test_clicking_a_row_shows_it(browser):
     page = page_of(browser, Alignment(SOURCE, TARGET, weights())._repr_html_())
     page.locator("tbody tr").nth(2).click()
@@ -168,6 +175,13 @@ def test_curves_tell_their_values(browser):
     assert status(page) == "After 10 updates: dot 3.0000"
     page.keyboard.press("ArrowRight")
     assert status(page) == "After 20 updates: dot 1.5000"
+    other = [{"step": 20, "loss": 7.0}, {"step": 40, "loss": 5.0}]
+    both = page_of(browser, Curves({"dot": history, "other": other})._repr_html_())
+    both.get_by_role("img").focus()
+    both.keyboard.press("Home")
+    assert status(both) == "After 10 updates: dot 3.0000"
+    both.keyboard.press("ArrowRight")
+    assert status(both) == "After 20 updates: dot 1.5000, other 7.0000"
     points = page.locator("polyline").get_attribute("points").split()
     x, y = np.array([list(map(float, p.split(","))) for p in points]).T
     steps, losses = (np.array([r[k] for r in history]) for k in ("step", "loss"))

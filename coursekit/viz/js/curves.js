@@ -7,10 +7,10 @@ const STYLE = `
 .ck .keys { display:flex; gap:14px; flex-wrap:wrap; font-size:13px; }
 `;
 const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"],
-  ["#8a6a00", "#f2cf5b"], ["#444444", "#d0d0d0"]];
+  ["#B57700", "#f2cf5b"], ["#56B4E9", "#9ad4f5"]];
 const DASHES = [null, "7 4", "2 3", "9 3 2 3", "14 4", "4 2"];
 
-/** Round numbers from 0 to at most `high`, three to six of them. */
+/** Round numbers from 0 to at most `high`. */
 function ticks(high) {
   const rough = high / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -66,7 +66,10 @@ export function mount(el, data, {emit}) {
     if (chosen !== null && first?.length) {
       const i = Math.min(chosen, first.length / 2 - 1);
       svg.append(h("line", {x1: x(first[2 * i]), x2: x(first[2 * i]), y1: T, y2: H - B, stroke: "var(--soft)"}));
-      const at = data.points.map(({values}, k) => values.length > 2 * i + 1 ? `${data.names[k]} ${values[2 * i + 1].toFixed(4)}` : "").filter(Boolean);
+      const at = data.points.map(({values}, k) => { // of the other series, the point at that step if there is one
+        for (let j = 0; j < values.length; j += 2) if (values[j] === first[2 * i]) return `${data.names[k]} ${values[j + 1].toFixed(4)}`;
+        return "";
+      }).filter(Boolean);
       note.textContent = `After ${first[2 * i]} updates: ${at.join(", ")}`;
     } else note.textContent = data.note ?? "";
     plot.replaceChildren(svg);

@@ -68,7 +68,8 @@ const THEME = `
 /** Empty `el` and build a root in it that follows the theme of what is behind it. */
 export function root(el, style, label) {
   // JupyterLab takes arrow keys and Enter for its own commands unless the element says otherwise
-  const box = h("section", {class: "ck", "aria-label": label, "data-lm-suppress-shortcuts": "true"});
+  const box = h("section", {class: "ck", "aria-label": label, "data-lm-suppress-shortcuts": "true",
+    tabindex: -1}); // a click anywhere in it gives it the keys
   el.replaceChildren(h("style", {}, THEME + style), box);
   const follow = () => box.toggleAttribute("data-dark", isDark(el));
   follow();
