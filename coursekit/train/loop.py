@@ -24,6 +24,13 @@ Record = dict[str, float]
 Schedule = Callable[[int, int], float]  # (step, steps) -> factor on the learning rate
 
 
+class History(list[Record]):
+    """The records of a run: a plain list that shows itself in one line."""
+
+    def __repr__(self) -> str:
+        return f"<History of {len(self)} records" + (f", the last {self[-1]}>" if self else ">")
+
+
 def constant(step: int, steps: int) -> float:
     """Factor 1 throughout."""
     return 1.0
@@ -140,7 +147,7 @@ class Training:
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.step = 0
-        self.history: list[Record] = []
+        self.history = History()
         self.best: float | None = None
         self.without_better = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64)
@@ -152,7 +159,7 @@ class Training:
     def stopped_early(self) -> bool:
         return self.patience is not None and self.without_better >= self.patience
 
-    def fit(self) -> list[Record]:
+    def fit(self) -> History:
         """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
         with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True, leave=False) as bar:
             try:
@@ -276,7 +283,7 @@ class Training:
         return {
             "settings": self.settings(),
             "step": self.step,
-            "history": self.history,
+            "history": list(self.history),
             "best": self.best,
             "without_better": self.without_better,
             "loss_sum": self.loss_sum,
@@ -319,7 +326,8 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
-        for name in ("step", "history", "best", "without_better", "loss_sum", "count"):
+        self.history = History(state["history"])
+        for name in ("step", "best", "without_better", "loss_sum", "count"):
             setattr(self, name, state[name])
         random.setstate(state["python"])
         np.random.set_state(state["numpy"])  # noqa: NPY002

@@ -108,13 +108,18 @@ def heatmap(
 
 
 def bars(
-    values: Mapping[str, float], title: str = "", ylabel: str = "", percent: bool = True, ax: Axes | None = None
+    values: Mapping[str, float],
+    title: str = "",
+    ylabel: str = "",
+    percent: bool = True,
+    colors: Sequence[str] = COLORS,
+    ax: Axes | None = None,
 ) -> Axes:
     """One bar per name with its value written above it."""
     ax = ax or new_axes()
     scale = 100 if percent else 1
     heights = [scale * value for value in values.values()]
-    drawn = ax.bar(list(values), heights, color=COLORS[: len(heights)])
+    drawn = ax.bar(list(values), heights, color=colors[: len(heights)])
     ax.bar_label(drawn, [f"{height:.1f}" + (" %" if percent else "") for height in heights], padding=3)
     ax.set(title=title, ylabel=ylabel)
     ax.grid(False, axis="x")
