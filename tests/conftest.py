@@ -51,9 +51,9 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """Debian's chromium, driven by Playwright."""
+    """Debian's chromium, driven by Playwright (whose event loop runs as long as the fixture lives)."""
     if CHROMIUM is None:
         if os.environ.get("CI"):
             pytest.fail("no chromium: .ci/run installs it")
