@@ -18,8 +18,13 @@ from coursekit.train.checkpoint import load_state
 STEPS = 240
 
 
+heartbeat: int | None = None  # a pipe's end into which each call of the loss writes a byte
+
+
 def loss_fn(model, batch):
     """Draws from all three global generators, as augmentations of libraries do."""
+    if heartbeat is not None:
+        os.write(heartbeat, b".")
     noise = random.random() + np.random.rand()  # noqa: NPY002
     error = (model(batch["x"] + 0.1 * noise) - batch["x"]).square()
     return error.sum(), torch.tensor(error.shape[0])
@@ -54,15 +59,30 @@ def run(folder: Path, shuffled: bool) -> Training:
     return training
 
 
-def in_a_process(work) -> int:
-    """Fork (torch is loaded already, so a life costs milliseconds); return the child's process number."""
+def one_life(work, beats: int | None = None, delay: float = 0.0) -> int:
+    """Run ``work`` in a fork (torch is loaded already, so that costs milliseconds); return its exit status.
+
+    With ``beats`` it is killed ``delay`` seconds after that many calls of the loss, however slow the machine.
+    """
+    global heartbeat
+    listen, heartbeat = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             work()
         finally:
             os._exit(0)
-    return child
+    os.close(heartbeat)
+    heartbeat = None
+    with os.fdopen(listen, "rb", buffering=0) as pipe:
+        if beats is not None:
+            for _ in range(beats):
+                pipe.read(1)
+            time.sleep(delay)
+            os.kill(child, signal.SIGKILL)
+        while pipe.read(4096):
+            pass
+    return os.waitpid(child, 0)[1]
 
 
 def same(a, b) -> bool:
@@ -97,20 +117,17 @@ def test_killed_ten_times_at_any_moment(tmp_path, shuffled, monkeypatch):
         if killed == 5:
             with monkeypatch.context() as patch:
                 patch.setattr(Path, "write_bytes", half_written)
-                child = in_a_process(lambda: run(folder, shuffled))
-                _, status = os.waitpid(child, 0)
+                status = one_life(lambda: run(folder, shuffled))
             assert list(folder.glob(".last.ckpt.*.tmp")), "the kill came in the middle of the writing"
         else:
-            child = in_a_process(lambda: run(folder, shuffled))
-            time.sleep(moments.uniform(0.005, 0.1))
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
+            beats, delay = moments.randint(5, 45), moments.uniform(0, 0.004)
+            status = one_life(lambda: run(folder, shuffled), beats, delay)
         assert os.WIFSIGNALED(status), "the run ended before the kill: make it longer"
         killed += 1
         stages.append(load_state(folder / "last.ckpt")["step"] if (folder / "last.ckpt").exists() else 0)
     assert stages == sorted(stages)
-    assert len(set(stages)) >= 4, f"the kills hit too few different moments: {stages}"
-    os.waitpid(in_a_process(lambda: run(folder, shuffled)), 0)
+    assert len(set(stages)) >= 6, f"the kills hit too few different moments: {stages}"
+    assert one_life(lambda: run(folder, shuffled)) == 0
 
     actual = load_state(folder / "last.ckpt")
     differing = [key for key in expected if not same(expected[key], actual[key])]
