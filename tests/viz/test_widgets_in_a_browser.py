@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from matplotlib import colormaps
 
 from coursekit.viz import Alignment, Curves
 from coursekit.viz.widget import source
@@ -67,6 +68,16 @@ def test_every_number_is_the_tensors(browser):
         np.testing.assert_allclose(np.array(heights) / sum(heights), w[t], atol=1e-5)
     assert page.errors == []
     assert page.requests == ["http://ck.test/"], "a widget asks the network for nothing"
+
+
+def test_colours_are_viridis(browser):
+    w = np.linspace(0, 1, 21)
+    w = np.stack([w / w.sum(), np.eye(21)[3], np.linspace(0, 0.5, 21) ** 2 / (np.linspace(0, 0.5, 21) ** 2).sum()])
+    page = page_of(browser, Alignment(range(21), range(3), w)._repr_html_())
+    script = "cells => cells.map(cell => getComputedStyle(cell).backgroundColor)"
+    shown = [list(map(int, re.findall(r"\d+", c))) for c in page.locator("tbody td").evaluate_all(script)]
+    expected = 255 * colormaps["viridis"](w.flatten())[:, :3]
+    np.testing.assert_allclose(shown, expected, atol=6)  # eleven points of the map, straight lines between
 
 
 def test_keyboard_alone_is_enough(browser):
