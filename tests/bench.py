@@ -21,6 +21,7 @@ from coursekit.models.seq2seq import LuongDecoder, Seq2Seq, Seq2SeqConfig, seq2s
 from coursekit.train import Training, adamw, warmup_cosine
 
 ROUNDS = 5
+REPEATS = 3
 
 
 def alternate(first: Callable[[], None], second: Callable[[], None]) -> tuple[float, float, float]:
@@ -43,25 +44,46 @@ def model_of(score: str | None, n_symbols: int = 16, size: int = 64) -> Seq2Seq:
     return Seq2Seq(Seq2SeqConfig(n_symbols + 1, n_symbols, embed_size=8, hidden_size=size, score=score))
 
 
-def one_call_against_stepwise(score: str | None, batch_size: int, steps: int = 20) -> tuple[float, float, float]:
-    """A whole training step (forward, backward, update) of the lecture's model at n = 20."""
-    model = model_of(score)
+def one_call_against_stepwise(score: str | None, batch_size: int, steps: int, size: int, whole: bool):
+    """One training step with the decoder in one call, and with its loop.
+
+    Args:
+        whole: True times encoder, decoder, loss, backward pass and update; False the decoder alone, forward
+            and backward.
+    """
+    model = model_of(score, size=size)
+    assert isinstance(model.decoder, LuongDecoder)
     optimizer = adamw(model, lr=1e-3)
     batch = reversal(batch_size, steps, 16, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        states, first = model.encoder(batch["source"], batch["source_mask"])
 
-    def train(times: int = 3) -> None:
-        for _ in range(times):
+    def train() -> None:
+        for _ in range(REPEATS):
             optimizer.zero_grad()
             loss, count = seq2seq_loss(model, batch)
             (loss / count).backward()
             optimizer.step()
 
-    def stepwise() -> None:
+    def loop() -> None:
         with mock.patch.object(model.decoder, "one_call", False):
             train()
 
-    assert isinstance(model.decoder, LuongDecoder)
-    return alternate(train, stepwise)
+    def decode_at_once() -> None:
+        for _ in range(REPEATS):
+            memory, state, _ = model.decoder.start(states, batch["source_mask"], first)
+            model.decoder.all_steps(batch["target"], memory, state).sum().backward()
+
+    def decode_stepwise() -> None:
+        for _ in range(REPEATS):
+            memory, state, h_tilde = model.decoder.start(states, batch["source_mask"], first)
+            outputs = []
+            for symbol in batch["target"].unbind(dim=1):
+                state, h_tilde = model.decoder.step(symbol, memory, state, h_tilde)
+                outputs.append(h_tilde)
+            torch.stack(outputs, dim=1).sum().backward()
+
+    return alternate(train, loop) if whole else alternate(decode_at_once, decode_stepwise)
 
 
 def loop_overhead(updates: int = 100) -> tuple[float, float, float]:
@@ -105,17 +127,25 @@ def import_time() -> tuple[float, float, float]:
 
 
 def main() -> None:
-    table = Table("what", "A", "B", "B / A", "aim", title=f"medians of {ROUNDS} rounds, A and B in turn")
+    table = Table("what", "A", "B", "B / A", "aim", title=f"A: one call, B: step by step; medians of {ROUNDS} rounds")
     threads = torch.get_num_threads()
-    for score in ("dot", "general", "concat", None):
-        for batch_size in (8, 64):
-            a, b, ratio = one_call_against_stepwise(score, batch_size)
-            name = f"training step, {score or 'no attention'}, batch {batch_size}: one call / stepwise"
-            table.add_row(name, f"{a / 3 * 1000:.1f} ms", f"{b / 3 * 1000:.1f} ms", f"{ratio:.2f}", "≥ 5")
+    for whole, batch_size, steps, size in (
+        (False, 8, 20, 16),
+        (False, 8, 50, 64),
+        (False, 64, 20, 64),
+        (True, 64, 20, 64),
+    ):
+        for score in ("dot", "general", "concat", None):
+            a, b, ratio = one_call_against_stepwise(score, batch_size, steps, size, whole)
+            what = "training step" if whole else "decoder alone"
+            name = f"{what}, {score or 'no attention'}, batch {batch_size}, {steps} steps, {size} units"
+            table.add_row(name, f"{a / REPEATS * 1e3:.1f} ms", f"{b / REPEATS * 1e3:.1f} ms", f"{ratio:.2f}", "≥ 5")
     a, b, ratio = loop_overhead()
-    table.add_row("100 updates: bare loop / Training", f"{a:.3f} s", f"{b:.3f} s", f"{ratio:.3f}", "≤ 1.03")
+    table.add_row("100 updates; A: bare loop, B: Training", f"{a:.3f} s", f"{b:.3f} s", f"{ratio:.3f}", "≤ 1.03")
     a, b, _ = import_time()
-    table.add_row("python / python with import coursekit", f"{a:.3f} s", f"{b:.3f} s", f"{b - a:+.3f} s", "≤ +0.3 s")
+    table.add_row(
+        "A: python, B: python with import coursekit", f"{a:.3f} s", f"{b:.3f} s", f"{b - a:+.3f} s", "≤ +0.3 s"
+    )
     console = Console()
     console.print(table)
     console.print(f"torch {torch.__version__}, {threads} threads")

@@ -8,7 +8,6 @@ Legend: B batch, T target steps (queries) of size D, S source positions (keys) o
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from coursekit.nn.attention import Attention, masked_softmax
@@ -72,7 +71,7 @@ class ConcatScore(nn.Module):
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
         from_query = query @ self.W.weight[:, : self.query_size].T  # (B, T, D)
-        hidden = torch.tanh(from_query[:, :, None] + projected[:, None])  # (B, T, S, D)
+        hidden = (from_query[:, :, None] + projected[:, None]).tanh_()  # (B, T, S, D), in place: it is large
         return self.v(hidden).squeeze(-1)  # (B, T, S)
 
 
@@ -95,7 +94,7 @@ class AdditiveScore(nn.Module):
         return self.U(keys)  # (B, S, K) -> (B, S, D)
 
     def forward(self, query: Tensor, projected: Tensor) -> Tensor:
-        hidden = torch.tanh(self.W(query)[:, :, None] + projected[:, None])  # (B, T, S, D)
+        hidden = (self.W(query)[:, :, None] + projected[:, None]).tanh_()  # (B, T, S, D)
         return self.v(hidden).squeeze(-1)  # (B, T, S)
 
 
