@@ -125,8 +125,9 @@ class LuongDecoder(nn.Module):
     """Steps first, then looks: ``h~_t = tanh(W_c [c_t; h_t])`` with ``c_t`` asked for by ``h_t`` itself.
 
     Without attention ``h~_t = h_t``: then everything about the source must fit into the first state.
-    With input feeding the cell reads ``[E y_{t-1}; h~_{t-1}]``, else ``E y_{t-1}`` alone; only then do the
-    states of all steps depend on nothing but the given symbols, and one fused call computes them.
+    With input feeding the cell reads ``[E y_{t-1}; h~_{t-1}]``, otherwise ``E y_{t-1}`` alone.
+    In the latter case the states of all steps depend on nothing but the given symbols, and one fused call
+    computes them.
 
     Source: Luong et al. (2015), sections 3.1 and 3.3, equation 5.
     """

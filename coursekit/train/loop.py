@@ -28,7 +28,8 @@ class History(list[Record]):
     """The records of a run: a plain list that shows itself in one line."""
 
     def __repr__(self) -> str:
-        return f"<History of {len(self)} records" + (f", the last {self[-1]}>" if self else ">")
+        last = f", the last after step {self[-1]['step']} with loss {self[-1]['loss']:.4f}" if self else ""
+        return f"<History of {len(self)} records{last}>"
 
 
 def constant(step: int, steps: int) -> float:

@@ -38,8 +38,8 @@ def claim(name: str, value: float, *, at_least: float | None = None, at_most: fl
     bound = {"at_least": at_least} if at_most is None else {"at_most": at_most}
     ok = not math.isnan(value) and (value >= at_least if at_most is None else value <= at_most)
     _claims[name] = {"name": name, "value": value, **bound, "ok": ok}
+    save()
     if not ok:
-        save()
         word, limit = ("at least", at_least) if at_most is None else ("at most", at_most)
         raise ClaimFailed(f"{name}: measured {value:.4g}, claimed {word} {limit:g}")
     print(f"✓ {name}: {value:.4g}")

@@ -89,7 +89,7 @@ def heatmap(
     source, target = as_text(source), as_text(target)
     if weights.shape != (len(target), len(source)):
         raise ValueError(f"weights have shape {weights.shape}, the tokens need {(len(target), len(source))}")
-    ax = ax or new_axes((1.8 + 0.42 * max(6, len(source)), 1.2 + 0.36 * max(4, len(target))))
+    ax = ax or new_axes((1.8 + min(8.4, 0.42 * max(6, len(source))), 1.2 + min(6.6, 0.36 * max(4, len(target)))))
     image = ax.imshow(weights, vmin=0, vmax=1, cmap="viridis", aspect="auto")
     ax.set_xticks(range(len(source)), source)
     ax.set_yticks(range(len(target)), target)
