@@ -109,11 +109,15 @@ def plain(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-# The page of nbconvert without the three scripts that it would fetch from the network.
+# The page of nbconvert without the three scripts that it would fetch from the network, hidden code folded.
 PAGE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js_requirejs %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
+{% block input_group %}
+{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
+{% else %}{{ super() }}{% endif %}
+{% endblock %}
 """
 
 

@@ -26,6 +26,7 @@ def course(tmp_path, monkeypatch):
     for name, cells in (("01_holds", holds), ("02_fails", fails)):
         text = nbformat.v4.new_markdown_cell("# Formula $a_1^2$\n\n$$\\sum_s a_s = 1$$")
         notebook = nbformat.v4.new_notebook(cells=[text, *map(nbformat.v4.new_code_cell, cells)])
+        notebook.cells[2].metadata["jupyter"] = {"source_hidden": True}
         nbformat.write(notebook, tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -74,6 +75,7 @@ def test_a_lecture_runs_to_its_files(course, monkeypatch, capsys):
     assert "<math" in page
     assert "$" not in page.split("Formula")[1].split("</div>")[0]
     assert "https://cdn" not in page
+    assert page.count("<summary>Code</summary>") == 1
     assert not nbformat.read(course / "notebooks" / "01_holds.ipynb", as_version=4).cells[1].outputs, "source untouched"
 
 
