@@ -2,7 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test lint run notebooks bench chromium clean
+.PHONY: help lab test lint run notebooks bench chromium clean
+
+help:
+	@echo "make lab               open JupyterLab at the first lecture"
+	@echo "make test              run the tests"
+	@echo "make run LECTURE=02    execute one lecture, without a browser"
+	@echo "make notebooks         execute all lectures"
+	@echo "make bench             measure speed, as ratios"
+	@echo "make clean             remove build/ and dist/"
 
 lab: .venv/lab
 	$(BIN)/coursekit lab

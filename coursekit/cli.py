@@ -37,8 +37,9 @@ def lab(
     except ModuleNotFoundError:
         raise fail("JupyterLab is missing: pip install 'attention-course[lab]'") from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--port={port}"]
-    # no questions to the network: no news, no search for updates
+    # no questions to the network: no news, no search for updates or extensions
     command += ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    command.append("--LabApp.extension_manager=readonly")
     command += [f"--LabApp.default_url=/lab/tree/{path.relative_to(root).as_posix()}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
