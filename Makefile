@@ -1,4 +1,4 @@
-# The course's commands. Everything is installed into .venv; nothing else is touched.
+# The course's commands. Python packages go into .venv; as root, `make test` installs Debian's chromium if it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
 

@@ -35,7 +35,7 @@ def lab(
     try:
         import jupyterlab  # noqa: F401
     except ModuleNotFoundError:
-        raise fail("JupyterLab is missing: pip install 'attention-course[lab]'") from None
+        raise fail("JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'") from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--port={port}"]
     # no questions to the network: no news, no search for updates or extensions
     command += ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]

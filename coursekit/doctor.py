@@ -91,7 +91,7 @@ def widgets_line() -> Line:
         return False, "widgets", "anywidget is missing: pip install anywidget; pictures work without it"
     if any(importlib.util.find_spec(name) for name in ("jupyterlab", "notebook")):
         return True, "widgets", f"anywidget {version('anywidget')}"
-    return False, "widgets", "JupyterLab is missing: pip install 'attention-course[lab]'"
+    return False, "widgets", "JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'"
 
 
 def network_line() -> Line:

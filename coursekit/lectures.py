@@ -55,7 +55,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         from nbclient import NotebookClient
         from nbclient.exceptions import CellExecutionError, DeadKernelError
     except ModuleNotFoundError as missing:
-        raise LectureError(f"{missing.name} is missing: pip install 'attention-course[lab]'") from None
+        raise LectureError(f"{missing.name} is missing: in the course's folder, pip install -e '.[lab]'") from None
 
     if sys.platform == "win32":
         asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())
