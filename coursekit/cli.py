@@ -45,10 +45,12 @@ def lab(
         command.append("--allow-root")
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         command.append("--no-browser")  # the server prints the address instead
-    try:
-        raise typer.Exit(subprocess.run(command, check=False).returncode)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+    with subprocess.Popen(command) as server:
+        while True:
+            try:
+                raise typer.Exit(server.wait())
+            except KeyboardInterrupt:
+                continue  # the server hears it too, and asks whether to stop
 
 
 @app.command()
