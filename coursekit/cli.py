@@ -1,9 +1,11 @@
-"""The command ``coursekit``: lab, run, doctor."""
+"""The command ``coursekit``: lab, run, release, grade, doctor."""
 
+import importlib.util
 import os
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +13,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from coursekit import doctor as diagnosis
 from coursekit import lectures
+from coursekit.grading import GradingError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 console = Console()
+DUE = ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
 
 
 def fail(message: str, code: int = 2) -> typer.Exit:
@@ -103,6 +108,93 @@ def report(path: Path, out: Path, result: dict) -> bool:
 
 
 @app.command()
+def release(
+    student: Annotated[
+        Path | None, typer.Option(help="New folder for what students get; a zip appears beside it.")
+    ] = None,
+) -> None:
+    """Make exercises/ from the masters in solutions/, or what students get."""
+    from coursekit.grading import release as releasing
+
+    need_nbgrader()
+    if student:
+        archive = releasing.student_kit(lectures.home(), student)
+        say(f"For students: {student} and {archive}")
+        return
+    for path in releasing.release(lectures.home()):
+        say(f"Released: {path}")
+
+
+@app.command()
+def grade(
+    exercise: Annotated[str, typer.Argument(help="Its number or name.")],
+    submissions: Annotated[
+        list[Path], typer.Argument(help="Folders, zips or notebooks, as the platform exports them.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for gradebook, tables and feedback; a second run goes on there.")],
+    private: Annotated[Path | None, typer.Option(help="Folder with your secret key and hidden cases.")] = None,
+    roster: Annotated[Path | None, typer.Option(help="CSV of the class: id, name, email, platform_id.")] = None,
+    due: Annotated[datetime | None, typer.Option(help="Later is flagged; local time.", formats=DUE)] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Submissions at a time.")] = max(1, os.cpu_count() or 1),
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to mark on its workers.")] = None,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Run students' code without a sandbox.")] = False,
+) -> None:
+    """Mark what students handed in, book it, and write tables and feedback."""
+    need_nbgrader()
+    from coursekit.grading.batch import grade as mark_class
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("submissions"))
+    name = lectures.find_exercise(exercise)
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task(name, total=None)
+        outcome = mark_class(
+            name,
+            submissions,
+            out,
+            lectures.home(),
+            private=private,
+            workers=workers,
+            roster=roster,
+            due=due.astimezone() if due else None,
+            unsafe=unsafe,
+            scheduler=scheduler,
+            progress=lambda done, of: progress.update(task, completed=done, total=of),
+        )
+    flagged = [row for row in outcome.rows if row.submission.problem or row.submission.flags or not row.result]
+    if flagged:
+        table = Table("file or student", "points", "what to look at", title="Flagged", title_justify="left")
+        for row in flagged:
+            points = f"{row.standing.total:g}" if row.standing else ""
+            words = (
+                [row.submission.problem, *row.submission.flags]
+                if row.result or row.submission.problem
+                else [row.status]
+            )
+            about = row.submission.file or row.submission.name or row.submission.student
+            table.add_row(Text(about), points, Text("\n".join(word for word in words if word)))
+        console.print(table)
+    marked = [row for row in outcome.rows if row.result]
+    waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)
+    say(f"{len(outcome.rows)} rows: {len(marked)} marked ({outcome.again} of them before), {len(flagged)} flagged.")
+    if waiting:
+        say(
+            f"{waiting} written answers wait for a person: in {out}, jupyter lab, then Formgrader; then run this again."
+        )
+    say(f"Points: {out / name}.csv, _moodle.csv and _canvas.csv; feedback: {out / 'feedback'}")
+    if any(row.status == "not marked" and row.submission.problem.startswith("marking failed") for row in outcome.rows):
+        raise fail("some submissions could not be marked for a reason of this machine: run the same command again", 1)
+
+
+def say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def need_nbgrader() -> None:
+    if importlib.util.find_spec("nbgrader") is None:
+        raise fail("nbgrader is missing: in the course's folder, pip install --editable '.[grade]'")
+
+
+@app.command()
 def doctor() -> None:
     """Say what this machine is, and what to do about each problem."""
     fine = True
@@ -118,7 +210,7 @@ def main() -> None:
     """Entry point: mistakes of the user are one line and exit code 2."""
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
-    except lectures.LectureError as error:
+    except (lectures.LectureError, GradingError) as error:
         sys.exit(fail(str(error)).exit_code)
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's usage errors, wherever typer takes click from

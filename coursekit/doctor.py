@@ -35,6 +35,7 @@ def examine() -> Iterator[Line]:
     yield memory_line()
     yield versions_line()
     yield widgets_line()
+    yield sandbox_line()
     yield network_line()
 
 
@@ -92,6 +93,16 @@ def widgets_line() -> Line:
     if any(importlib.util.find_spec(name) for name in ("jupyterlab", "notebook")):
         return True, "widgets", f"anywidget {version('anywidget')}"
     return False, "widgets", "JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'"
+
+
+def sandbox_line() -> Line:
+    """Only who marks exercises needs it: its absence is no fault."""
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("psutil") is None:
+        return True, "sandbox", "not looked for: it is for marking exercises (pip install '.[grade]')"
+    from coursekit.grading.sandbox import why_not
+
+    problem = why_not()
+    return True, "sandbox", f"only marking needs it: {problem}" if problem else "works: exercises can be marked safely"
 
 
 def network_line() -> Line:

@@ -39,6 +39,15 @@ def find_lecture(name: str) -> Path:
     raise LectureError(f"no lecture {name!r}; there are: {known}")
 
 
+def find_exercise(name: str) -> str:
+    """The name of the exercise called ``name``: its number or its name."""
+    exercises = sorted(path.name for path in (home() / "exercises").glob("[0-9][0-9]_*"))
+    for exercise in exercises:
+        if Path(name).stem == exercise or (name.isdigit() and int(name) == int(exercise[:2])):
+            return exercise
+    raise LectureError(f"no exercise {name!r}; there are: {', '.join(exercises) or 'none'}")
+
+
 def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda done, cells: None) -> dict[str, Any]:
     """Execute a lecture from top to bottom.
 

@@ -1,0 +1,150 @@
+"""nbgrader's gradebook: book marks into it, and read what people wrote into it by hand.
+
+The folder of a marking is a course of nbgrader's: its formgrader opens there for the written questions.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from coursekit.grading.intake import Submission
+from coursekit.grading.release import CHECK, mark_up, with_tools_on_path
+
+NBGRADER_CONFIG = """# For nbgrader and its formgrader, started in this folder; written by `coursekit grade`.
+c = get_config()
+c.CourseDirectory.course_id = "course"
+c.CourseDirectory.db_url = "sqlite:///gradebook.db"
+"""
+
+
+@dataclass
+class Standing:
+    """What the gradebook says of one student's exercise."""
+
+    points: dict[str, float | None] = field(default_factory=dict)  # by grade_id; None: waits for a person
+    comments: dict[str, str] = field(default_factory=dict)  # of people, by grade_id
+
+    @property
+    def total(self) -> float:
+        return sum(points or 0 for points in self.points.values())
+
+    @property
+    def waiting(self) -> list[str]:
+        return [name for name, points in self.points.items() if points is None]
+
+
+def open_book(out: Path) -> Any:
+    """The gradebook in ``out``, made where there is none."""
+    with_tools_on_path()
+    from nbgrader.api import Gradebook
+
+    config = out / "nbgrader_config.py"
+    if not config.exists():
+        config.write_text(NBGRADER_CONFIG, encoding="utf-8")
+    return Gradebook(f"sqlite:///{out.resolve() / 'gradebook.db'}", "course")
+
+
+def book_exercise(book: Any, exercise: str, master: Any) -> None:
+    """Make the exercise and its cells known to the gradebook."""
+    book.update_or_create_assignment(exercise)
+    book.update_or_create_notebook(exercise, exercise, kernelspec="{}")
+    for cell in master.cells:
+        about, name = mark_up(cell), mark_up(cell).get("grade_id")
+        if about.get("grade"):
+            settings = {"max_score": float(about["points"]), "cell_type": cell.cell_type}
+            book.update_or_create_grade_cell(name, exercise, exercise, **settings)
+        if about.get("solution"):
+            book.update_or_create_solution_cell(name, exercise, exercise)
+        if name:
+            settings = {"cell_type": cell.cell_type, "locked": about["locked"], "source": cell.source}
+            book.update_or_create_source_cell(name, exercise, exercise, checksum=about.get("checksum"), **settings)
+
+
+def book_submission(
+    book: Any, out: Path, exercise: str, master: Any, submission: Submission, answers: dict, result: dict
+) -> None:
+    """Book one marked submission, and write the notebook that the formgrader shows. Doing it again changes nothing."""
+    student = submission.student
+    first, _, last = submission.name.rpartition(" ")
+    names = {"first_name": first or None, "last_name": last or None} if submission.name else {}
+    book.update_or_create_student(student, **names)
+    when = submission.handed_in.replace(tzinfo=None) if submission.handed_in else None
+    book.update_or_create_submission(exercise, student, timestamp=when)
+    path = out / "autograded" / student / exercise / f"{exercise}.ipynb"
+    before = written_before(path)
+    points = {CHECK + part["name"]: float(part["points"]) for part in result["parts"]}
+    for cell in master.cells:
+        name = mark_up(cell).get("grade_id")
+        if name in points:
+            grade = book.find_grade(name, exercise, exercise, student)
+            overruled = grade.manual_score is not None and grade.auto_score != points[name]
+            grade.auto_score, grade.needs_manual_grade = points[name], overruled
+        elif mark_up(cell).get("grade"):
+            grade = book.find_grade(name, exercise, exercise, student)
+            comment = book.find_comment(name, exercise, exercise, student)
+            if name not in answers:
+                grade.auto_score, grade.needs_manual_grade = 0.0, grade.manual_score is not None
+                comment.auto_comment = "No response."
+            else:
+                changed = before.get(name) != answers[name]
+                grade.auto_score, comment.auto_comment = None, None
+                grade.needs_manual_grade = grade.manual_score is None or changed or grade.needs_manual_grade
+    book.db.commit()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    nbformat.write(marked_notebook(master, answers, result), unfinished)
+    unfinished.replace(path)
+
+
+def written_before(path: Path) -> dict[str, str]:
+    """The answers in the notebook of an earlier marking."""
+    if not path.is_file():
+        return {}
+    return {mark_up(cell).get("grade_id"): str(cell.metadata.get("handed_in")) for cell in nbformat.read(path, 4).cells}
+
+
+def marked_notebook(master: Any, answers: dict[str, str], result: dict) -> Any:
+    """The released notebook with the student's answers, and the marker's words below each check."""
+    notebook = nbformat.from_dict(master)
+    notebook = nbformat.reads(nbformat.writes(notebook), as_version=4)
+    parts = {CHECK + part["name"]: part for part in result["parts"]}
+    for cell in notebook.cells:
+        name = mark_up(cell).get("grade_id")
+        if name in answers:
+            cell.metadata["handed_in"] = answers[name]
+            cell.source = answers[name] if cell.cell_type == "code" else without_html(answers[name])
+        if name in parts:
+            text = "\n".join(in_words(parts[name])) + "\n"
+            cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+    return notebook
+
+
+def in_words(part: dict[str, Any]) -> list[str]:
+    """A part's result, a line for each aspect."""
+    lines = [f"{part['points']} of {part['of']} points"]
+    for aspect in part["aspects"]:
+        words = f", {aspect['words']}" if aspect["words"] else ""
+        lines.append(f"{aspect['name']}: {aspect['points']} of {aspect['of']}{words}")
+    return lines
+
+
+def without_html(text: str) -> str:
+    """Markdown in which no HTML works: the formgrader would run a student's scripts with the marker's rights."""
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text)
+
+
+def standing(book: Any, exercise: str, student: str) -> Standing:
+    """Points and comments of a student, those by hand included."""
+    notebook = book.find_submission_notebook(exercise, exercise, student)
+    found = Standing()
+    for grade in notebook.grades:
+        waits = grade.auto_score is None and grade.manual_score is None
+        waits |= grade.needs_manual_grade and grade.auto_score is None
+        found.points[grade.name] = None if waits else float(grade.score)
+    for comment in notebook.comments:
+        if comment.manual_comment:
+            found.comments[comment.name] = comment.manual_comment
+    return found

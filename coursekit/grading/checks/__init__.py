@@ -1,0 +1,1 @@
+"""The checks that students run in their notebooks: one module per exercise, called like it without its number."""

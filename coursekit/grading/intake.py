@@ -1,0 +1,387 @@
+"""From what a learning platform exports to submissions: whose, when, and the answers in it.
+
+Nothing is unpacked onto the disk and nothing in a notebook is believed but the source of its cells. Every
+file becomes one ``Submission``; what is wrong with it stands in its ``problem``.
+"""
+
+import ast
+import csv
+import io
+import itertools
+import json
+import re
+import unicodedata
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from coursekit.grading import GradingError
+from coursekit.grading.release import mark_up
+
+LARGEST = 20 * 2**20  # bytes of one notebook
+LARGEST_ZIP = 2**30  # bytes of all files in one zip together, unpacked
+LITTER = {".ds_store", "thumbs.db", "desktop.ini", "timestamp.txt", ".gitkeep"}
+DROPPED = {"__macosx", ".ipynb_checkpoints"}
+
+
+@dataclass
+class Submission:
+    """One file that was handed in.
+
+    Attributes:
+        file: where it came from, for people.
+        student: of the roster or of the file's place; empty if that says nothing.
+        platform_id: the platform's number for the student, where the place holds one.
+        name: the student's name, where roster or place tell it.
+        handed_in: when, in UTC; None if unknown.
+        late: the platform says so.
+        problem: why it cannot be marked; empty if it can.
+        flags: what a person should know.
+        cells: the notebook's cells.
+    """
+
+    file: str
+    student: str = ""
+    platform_id: str = ""
+    name: str = ""
+    handed_in: datetime | None = None
+    late: bool = False
+    problem: str = ""
+    flags: list[str] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Student:
+    """A line of the roster."""
+
+    id: str
+    name: str = ""
+    email: str = ""
+    platform_id: str = ""
+
+
+# --- files ---------------------------------------------------------------------------------------------
+
+
+def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list[Submission]:
+    """Every file under ``paths`` (folders, zips, notebooks), each as a submission, in a stable order."""
+    found = []
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise GradingError(f"no such file or folder: {path}")
+        listed = list(files(path, exercise))
+        wrapper = common_folder([place for place, *_ in listed])
+        for place, data, when, problem in listed:
+            submission = Submission("/".join(place), handed_in=when, problem=problem or "")
+            whose(submission, place[wrapper:], exercise, roster)
+            if not problem:
+                read_notebook(submission, data)
+            found.append(submission)
+    latest_counts(found)
+    return found
+
+
+def common_folder(places: list[tuple[str, ...]]) -> int:
+    """1 if all lie in one folder that is only a wrapper, as zips like to have; otherwise 0."""
+    if len({place[0] for place in places}) != 1 or min(map(len, places)) < 2:
+        return 0
+    return int(len({plain_stem(place[1]) for place in places}) > 1 and not MOODLE.match(places[0][0]))
+
+
+File = tuple[tuple[str, ...], bytes, datetime | None, str | None]  # place, content, time, problem
+
+
+def files(path: Path, exercise: str) -> Iterator[File]:
+    """The files under a path; links are not followed, zips are read in memory."""
+    if path.is_symlink():
+        yield (path.name,), b"", None, "a symbolic link: not followed"
+    elif path.is_dir():
+        for inner in sorted(path.rglob("*")):
+            place = inner.relative_to(path).parts
+            if inner.is_symlink():
+                yield place, b"", None, "a symbolic link: not followed"
+            elif inner.is_file() and not litter(place) and not any(p.is_symlink() for p in inner.parents if p != path):
+                yield from one_file(inner, place)
+    else:
+        above = (path.resolve().parent.name,) if plain_stem(path.name) == exercise else ()
+        yield from one_file(path, (*above, path.name))
+
+
+def one_file(path: Path, place: tuple[str, ...]) -> Iterator[File]:
+    when = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    stamp = path.with_name("timestamp.txt")
+    if stamp.is_file() and not stamp.is_symlink():
+        when = read_time(stamp.read_text(encoding="utf-8", errors="replace")) or when
+    if path.suffix.lower() == ".zip":
+        yield from in_zip(path, place[:-1], depth=1)
+    elif path.stat().st_size > LARGEST:
+        yield place, b"", when, f"over {LARGEST >> 20} MB"
+    else:
+        yield place, path.read_bytes(), when, None
+
+
+def in_zip(path: Path | io.BytesIO, above: tuple[str, ...], depth: int, name: str = "") -> Iterator[File]:
+    """The files of a zip. Sizes are counted while reading: what the zip says of itself is not believed."""
+    name = name or path.name
+    left = LARGEST_ZIP
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
+                place = (*above, *(part for part in parts if part not in ("/", "..", ".")))
+                if entry.is_dir() or litter(place):
+                    continue
+                when = None
+                if entry.date_time > (1980, 1, 1, 0, 0, 0):
+                    when = zip_time(entry.date_time)
+                if (entry.external_attr >> 16) & 0o170000 == 0o120000:
+                    yield place, b"", when, "a symbolic link in the zip: not followed"
+                    continue
+                if ".." in parts or parts[:1] == ("/",):
+                    yield place, b"", when, "a path in the zip that leads out of it: not read"
+                    continue
+                if left <= 0:
+                    yield place, b"", when, f"the zip holds over {LARGEST_ZIP >> 20} MB"
+                    continue
+                try:
+                    with archive.open(entry) as stream:
+                        data = stream.read(LARGEST + 1)
+                except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError, zipfile.BadZipFile) as error:
+                    yield place, b"", when, f"cannot be read from the zip: {error}"
+                    continue
+                except Exception as error:  # zlib and its relatives have errors of their own
+                    yield place, b"", when, f"cannot be read from the zip: {type(error).__name__}"
+                    continue
+                left -= len(data)
+                if len(data) > LARGEST:
+                    yield place, b"", when, f"over {LARGEST >> 20} MB"
+                elif place[-1].lower().endswith(".zip") and depth < 3:
+                    yield from in_zip(io.BytesIO(data), place[:-1], depth + 1, place[-1])
+                else:
+                    yield place, data, when, None
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        yield (*above, name), b"", None, "not a zip, though it is called one"
+
+
+def litter(place: tuple[str, ...]) -> bool:
+    """What operating systems leave behind."""
+    return place[-1].lower() in LITTER or place[-1].startswith("._") or bool({p.lower() for p in place} & DROPPED)
+
+
+def zip_time(parts: tuple[int, ...]) -> datetime | None:
+    try:
+        return datetime(*parts).astimezone(UTC)  # a zip tells local time
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_time(text: str) -> datetime | None:
+    """nbgrader's ``2026-11-30 23:59:59.123456 UTC`` and ISO 8601; local time where no zone is told."""
+    text = text.strip().removesuffix("UTC").strip() + ("+00:00" if text.strip().endswith("UTC") else "")
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+# --- whose ---------------------------------------------------------------------------------------------
+
+
+def read_roster(path: Path) -> list[Student]:
+    """A CSV with a column ``id`` and, if there, ``name``, ``email``, ``platform_id``."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise GradingError(f"cannot read the roster {path}: {error}") from None
+    if not lines or "id" not in lines[0]:
+        raise GradingError(f"the roster {path} needs a first line with the column 'id', and may have {ROSTER_COLUMNS}")
+    students = [
+        Student(**{key: (line.get(key) or "").strip() for key in ("id", "name", "email", "platform_id")})
+        for line in lines
+        if (line["id"] or "").strip()
+    ]
+    ids = [student.id for student in students]
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    if twice:
+        raise GradingError(f"the roster {path} has more than one line with the id {twice[0]!r}")
+    unfit = [i for i in ids if clean(i) != i]
+    if unfit:
+        raise GradingError(f"the roster {path}: the id {unfit[0]!r} may hold letters, digits and . _ - @ only")
+    return students
+
+
+ROSTER_COLUMNS = "name, email, platform_id"
+MOODLE = re.compile(r"^(?P<name>.+?)_(?P<id>\d+)_assignsubmission_[a-z]+")
+CANVAS = re.compile(r"^(?P<name>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.+$")
+
+
+def whose(submission: Submission, place: tuple[str, ...], exercise: str, roster: list[Student]) -> None:
+    """Read student, name and lateness off the place, and look them up in the roster."""
+    for part in place:
+        if match := MOODLE.match(part):
+            submission.name, submission.platform_id = match["name"], match["id"]
+    if not submission.platform_id and (match := CANVAS.match(place[-1])):
+        submission.name, submission.platform_id = match["name"], match["id"]
+        submission.late = bool(match["late"])
+    folders = [part for part in place[:-1] if part not in (exercise, "submitted")]
+    stem = plain_stem(place[-1]).replace(exercise, "").strip(" _-.")
+    keys = [key for key in (submission.platform_id, *folders, stem) if clean(key)]
+    submission.student = clean(keys[0]) if keys else ""
+    if roster:
+        student = next((s for key in [*keys, submission.name] if (s := known(key, roster))), None)
+        if student is None:
+            submission.flags.append("not in the roster")
+            submission.student = ""
+        else:
+            submission.student, submission.name = student.id, student.name or submission.name
+            submission.platform_id = student.platform_id or submission.platform_id
+    if not submission.student:
+        submission.flags.append(
+            "nobody's: neither the roster nor the file's place says whose it is, so it is not booked"
+        )
+
+
+def plain_stem(filename: str) -> str:
+    """A file's name without what browsers and Colab add: ``Copy of x (1).ipynb`` is ``x``."""
+    stem = PurePosixPath(filename).stem
+    stem = re.sub(r"^(copy of|kopie von|copie de|copia de)\s+", "", stem, flags=re.IGNORECASE)
+    return re.sub(r"(\s*\(\d+\)|\s*-\s*copy|-Copy\d+)+$", "", stem, flags=re.IGNORECASE).strip()
+
+
+def known(key: str, roster: list[Student]) -> Student | None:
+    """The one student of the roster that ``key`` means: an id, the platform's number, an address or a name."""
+    if not key:
+        return None
+    for same in (
+        lambda s: key in (s.id, s.platform_id),
+        lambda s: key.casefold() in (s.email.casefold(), s.email.casefold().partition("@")[0], s.id.casefold()),
+        lambda s: letters(key) == letters(s.name) and letters(key) != "",
+    ):
+        found = [student for student in roster if same(student)]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def letters(name: str) -> str:
+    """A name for comparing: no case, accents, spaces or order of its words (Canvas joins them, so by letter)."""
+    plain = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(sorted(char for char in plain if char.isalnum()))
+
+
+def clean(text: str) -> str:
+    """A student's id as the name of a folder."""
+    text = unicodedata.normalize("NFC", text).strip()
+    return re.sub(r"[^\w.@-]+", "_", text).strip("._")[:80]
+
+
+def latest_counts(found: list[Submission]) -> None:
+    """Of several files of one student the latest readable one is marked; the others say so."""
+    by_student: dict[str, list[Submission]] = {}
+    for submission in found:
+        if submission.student and not submission.problem:
+            by_student.setdefault(submission.student, []).append(submission)
+    beginning = datetime.min.replace(tzinfo=UTC)
+    for group in by_student.values():
+        *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, s.file))
+        for submission in earlier:
+            submission.problem = f"not the latest: {last.file} is marked instead"
+
+
+# --- notebooks -----------------------------------------------------------------------------------------
+
+
+def read_notebook(submission: Submission, data: bytes) -> None:
+    """Take the cells out of a file, however it was rewritten on its way; or say what it is instead."""
+    try:
+        notebook = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        kind = PurePosixPath(submission.file).suffix
+        submission.problem = "not JSON: broken on its way?" if kind == ".ipynb" else f"not a notebook: a {kind} file"
+        return
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        submission.problem = "not a notebook: JSON without a list of cells"
+        return
+    for cell in cells:
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            continue
+        source = cell.get("source", "")
+        if isinstance(source, list):
+            source = "".join(line for line in source if isinstance(line, str))
+        if isinstance(source, str):
+            metadata = cell.get("metadata")
+            identity = cell.get("id")
+            submission.cells.append(
+                {
+                    "cell_type": cell["cell_type"],
+                    "source": source.replace("\r\n", "\n"),
+                    "id": identity if isinstance(identity, str) else "",
+                    "metadata": metadata if isinstance(metadata, dict) else {},
+                }
+            )
+    if not submission.cells:
+        submission.problem = "a notebook without cells"
+
+
+def defines(source: str) -> set[str]:
+    """The functions and classes that a cell defines at its top level."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(re.findall(r"^(?:async\s+)?(?:def|class)\s+(\w+)", source, re.MULTILINE))
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+
+
+def answers(master: list[Any], submission: Submission) -> dict[str, str]:
+    """The student's source of every answer cell of the master, by ``grade_id``.
+
+    An answer is looked for by ``grade_id``, then by cell id, then by what the cell defines (a written one by
+    the text before it). Of several, the last that was changed counts: it is the one that a run would use. An
+    answer that is not there, or was not touched, is left out.
+    """
+    cells, found = submission.cells, {}
+    for number, wanted in enumerate(master):
+        if not mark_up(wanted).get("solution"):
+            continue
+        name = mark_up(wanted)["grade_id"]
+        ways = (
+            [cell for cell in cells if mark_up(cell).get("grade_id") == name],
+            [cell for cell in cells if cell["id"] == wanted["id"]],
+            similar(master, number, cells),
+        )
+        there = [cell for way in ways for cell in way if same_kind(cell, wanted)]
+        if not there:
+            submission.flags.append(f"{name}: the answer cell is gone")
+            continue
+        for way in ways:
+            changed = [c["source"] for c in way if same_kind(c, wanted) and squeezed(c) != squeezed(wanted)]
+            if changed:
+                found[name] = changed[-1]
+                if len({text.strip() for text in changed}) > 1:
+                    submission.flags.append(f"{name}: {len(changed)} different answers, the last one is marked")
+                break
+    return found
+
+
+def similar(master: list[Any], number: int, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Cells that could be the master's cell ``number``, by what they define or by the text before them."""
+    wanted = master[number]
+    if wanted["cell_type"] == "code":
+        names = defines(wanted["source"])
+        return [cell for cell in cells if cell["cell_type"] == "code" and names <= defines(cell["source"])]
+    before = squeezed(master[number - 1])
+    return [after for cell, after in itertools.pairwise(cells) if squeezed(cell) == before]
+
+
+def same_kind(cell: dict[str, Any], wanted: Any) -> bool:
+    return cell["cell_type"] == wanted["cell_type"] or wanted["cell_type"] == "markdown"
+
+
+def squeezed(cell: Any) -> str:
+    return "".join(cell["source"].split())

@@ -1,0 +1,197 @@
+"""Mark one submission: run its answers in the sandbox, judge what comes out of it here.
+
+``mark`` is a pure function from one JSON-able job to one JSON-able result, so that it runs as well in a thread
+of this process as on another machine.
+"""
+
+import builtins
+import hashlib
+import hmac
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from coursekit.grading import GradingError, sandbox
+from coursekit.grading.inside import pack_arguments, unpack
+from coursekit.grading.parts import NOTHING, Arrays, Case, Part, Unusable, without_values
+from coursekit.grading.release import CHECK, checks_of, mark_up
+
+COURSE = "attention-course"
+
+
+def seed_for(key: bytes, exercise: str, student: str) -> int:
+    """The secret seed of a student's cases: the same on every marking, different for each student."""
+    text = "\0".join([COURSE, exercise, student]).encode()
+    return int.from_bytes(hmac.digest(key, text, hashlib.sha256)[:7], "big")
+
+
+def hidden_cases(private: str | None, exercise: str) -> dict[str, Any]:
+    """Functions that draw more cases for parts, by the part's name, from ``private/EXERCISE.py``."""
+    path = Path(private or "", f"{exercise}.py")
+    if not private or not path.is_file():
+        return {}
+    spec = importlib.util.spec_from_file_location("hidden_cases", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    names = {part.name for part in checks_of(exercise).PARTS}
+    if not isinstance(getattr(module, "CASES", None), dict) or not set(module.CASES) <= names:
+        raise GradingError(f"{path}: expected CASES = {{part: function of a generator}}, with parts of {sorted(names)}")
+    return module.CASES
+
+
+def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The master's code cells with the student's answers in their places, and after each part its calls.
+
+    Every step belongs to the part whose check comes next; ``cell`` is the answer's ``grade_id``, if it is one.
+    """
+    by_check = {CHECK + part.name: part for part in parts}
+    steps, waiting = [], []
+    for cell in master:
+        name = mark_up(cell).get("grade_id")
+        if name in by_check:
+            part = by_check[name]
+            waiting.append({"name": part.name})
+            steps += [step | {"part": part.name, "seconds": part.seconds} for step in waiting]
+            waiting = []
+        elif cell["cell_type"] == "code":
+            is_answer = bool(mark_up(cell).get("solution"))
+            source = answers.get(name, cell["source"]) if is_answer else cell["source"]
+            waiting.append({"source": source} | ({"cell": name} if is_answer else {}))
+    return steps
+
+
+def mark(job: dict[str, Any]) -> dict[str, Any]:
+    """Mark one submission.
+
+    Args:
+        job: ``exercise``; ``master``, the released notebook as JSON; ``answers`` by ``grade_id``; ``seed``;
+            ``private``, a folder with hidden cases or None; ``unsafe``.
+
+    Returns:
+        ``parts``: for each part its ``name``, ``points``, ``of``, ``aspects`` (name, points, of, words) and
+        ``problem``, why it did not run, in words for the student (empty if it did); ``details``: what only a
+        marker may read; ``peak``: bytes that the sandbox used.
+    """
+    checks = checks_of(job["exercise"])
+    extra = hidden_cases(job["private"], job["exercise"])
+    cases = {}
+    for part in checks.PARTS:
+        cases[part.name] = part.draw(job["seed"])
+        if part.name in extra:
+            cases[part.name] += replace(part, cases=extra[part.name]).draw(job["seed"])
+    steps = steps_of(job["master"]["cells"], job["answers"], checks.PARTS)
+    for step in steps:
+        if "name" in step:
+            step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["name"]]]
+    record = run_all(steps, job["exercise"], job["unsafe"])
+    parts = [judge(part, cases[part.name], steps, record, job["answers"]) for part in checks.PARTS]
+    return {"parts": parts, "details": record.details, "peak": record.peak}
+
+
+@dataclass
+class Record:
+    """What happened in the sandbox, over all its runs."""
+
+    calls: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)  # by step and call
+    errors: dict[int, dict[str, Any]] = field(default_factory=dict)  # of cells, by step
+    deaths: dict[int, str] = field(default_factory=dict)  # steps that ended a run, and how
+    details: list[str] = field(default_factory=list)  # for the marker's eyes only
+    peak: int = 0
+
+
+def run_all(steps: list[dict[str, Any]], exercise: str, unsafe: bool) -> Record:
+    """Run the steps; when one ends the run, run the others again without it, so that only its part suffers."""
+    record = Record()
+    with sandbox.staged(checks_of(exercise).__name__.rpartition(".")[2]) as stage:
+        while True:
+            left = [n for n, step in enumerate(steps) if n not in record.deaths and not (done(n, step, record))]
+            if not any("name" in steps[n] for n in left):
+                return record
+            outcome = sandbox.run([steps[n] for n in left], stage, unsafe)
+            record.peak = max(record.peak, outcome.peak)
+            for message in outcome.messages:
+                take(message, left, steps, record)
+            if outcome.died_at is None:
+                return record
+            dead = left[outcome.died_at]
+            record.deaths[dead] = outcome.reason
+            record.details.append(f"{steps[dead]['part']}: {outcome.reason}")
+
+
+def done(number: int, step: dict[str, Any], record: Record) -> bool:
+    return "name" in step and all((number, i) in record.calls for i in range(len(step["calls"])))
+
+
+def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], record: Record) -> None:
+    """Keep a message, if it is about a step that was run. The first answer to a call counts."""
+    end, call = message.get("end"), message.get("call")
+    if type(end) is not int or not 0 <= end < len(left):
+        return
+    number = left[end]
+    step = steps[number]
+    if "name" in step and type(call) is int and 0 <= call < len(step["calls"]):
+        record.calls.setdefault((number, call), message)
+    elif "name" not in step and isinstance(message.get("error"), dict):
+        record.errors[number] = message["error"]
+    if isinstance(message.get("error"), dict):
+        note = f"{step['part']}: {message['error'].get('kind')}: {message['error'].get('message')}"[:300]
+        if note not in record.details:
+            record.details.append(note)
+
+
+def judge(
+    part: Part, cases: list[Case], steps: list[dict[str, Any]], record: Record, answers: dict[str, str]
+) -> dict[str, Any]:
+    """The points of a part, and why not all of them, in words that give no input away."""
+    mine = [n for n, step in enumerate(steps) if step["part"] == part.name]
+    calling = next(n for n in mine if "name" in steps[n])
+    cells = [steps[n]["cell"] for n in mine if "cell" in steps[n]]
+    problem = ""
+    if not any(name in answers for name in cells):
+        problem = "not answered"
+    elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
+        ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
+        ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
+        problem = ways[0] if ways else f"no {part.name} is defined"
+    got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
+    try:
+        verdicts = part.verdicts(cases, got)
+    except Exception as error:  # arrays that the judge did not expect: a person has to look
+        record.details.append(f"{part.name}: the judge failed with {type(error).__name__}: {error}")
+        problem = "the result could not be judged; a person will look at it"
+        verdicts = part.verdicts(cases, [Unusable(problem)] * len(cases))
+    aspects = [{"name": v.aspect, "points": v.points, "of": v.of, "words": without_values(v.words)} for v in verdicts]
+    points = sum(v.points for v in verdicts)
+    return {"name": part.name, "points": points, "of": part.points, "aspects": aspects, "problem": problem}
+
+
+def usable(number: int, call: int, record: Record, answers: dict[str, str], cells: list[str]) -> Arrays | Unusable:
+    """What came back from a call, or why there is nothing to judge."""
+    message = record.calls.get((number, call))
+    if message is None:
+        return Unusable(f"it {record.deaths.get(number, 'did not run')}")
+    if "arrays" in message:
+        try:
+            return unpack(message["arrays"])
+        except Exception:
+            return Unusable("it returned something that cannot be read")
+    if isinstance(message.get("error"), dict):
+        return Unusable(stopped(message["error"], answers, cells))
+    return Unusable(NOTHING if message.get("unusable") == NOTHING else "it returned something that is not a tensor")
+
+
+def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) -> str:
+    """An exception in words. Its message stays out: a student's code could write anything there."""
+    kind, line = error.get("kind"), error.get("line")
+    if kind == "NotImplementedError":
+        return "not answered: it still raises NotImplementedError"
+    if not (isinstance(kind, str) and isinstance(getattr(builtins, kind, None), type)):
+        kind = "Exception"
+    lines = max(len(answers.get(name, "").splitlines()) for name in cells)
+    where = f" in line {line}" if type(line) is int and 1 <= line <= lines else ""
+    words = f"it stopped with {'an' if kind[0] in 'AEIOU' else 'a'} {kind}{where}"
+    if kind == "NameError":
+        words += " (only the answer cells are read: do they define all that they use?)"
+    return words

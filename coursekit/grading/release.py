@@ -1,0 +1,208 @@
+"""From the masters in ``solutions/`` to what students get: ``exercises/``, and a folder and zip to hand out."""
+
+import importlib
+import io
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from coursekit.grading import GradingError
+
+CHECK = "check-"  # a part's test cell is called like the part, with this before it
+HIDDEN = ("BEGIN HIDDEN", "BEGIN SOLUTION", "BEGIN MARK SCHEME")
+
+
+def checks_of(name: str) -> Any:
+    """The module of checks of the exercise ``name``: ``02_seq2seq_attention`` -> ``checks.seq2seq_attention``."""
+    module = re.sub(r"^\d+_", "", name)
+    try:
+        return importlib.import_module(f"coursekit.grading.checks.{module}")
+    except ModuleNotFoundError:
+        raise GradingError(f"exercise {name!r} has no checks: expected coursekit/grading/checks/{module}.py") from None
+
+
+def mark_up(cell: Any) -> dict[str, Any]:
+    """nbgrader's metadata of a cell, empty where there is none."""
+    found = cell.get("metadata", {}).get("nbgrader", {})
+    return found if isinstance(found, dict) else {}
+
+
+def problems_of(path: Path) -> list[str]:
+    """What is wrong with a master, each in a few words; empty if it can be released."""
+    notebook = nbformat.read(path, as_version=4)
+    problems = []
+    if notebook.nbformat_minor < 5:
+        return ["it has no cell ids (nbformat_minor is below 5)"]
+    for what, names in {
+        "cell id": [cell.id for cell in notebook.cells],
+        "grade_id": [mark_up(cell)["grade_id"] for cell in notebook.cells if "grade_id" in mark_up(cell)],
+    }.items():
+        problems += [f"duplicate {what} {name!r}" for name, count in Counter(names).items() if count > 1]
+    for cell in notebook.cells:
+        if "grade_id" not in mark_up(cell):
+            problems.append(f"cell {cell.id!r} has no grade_id")
+        if cell.get("outputs"):
+            problems.append(f"cell {cell.id!r} has outputs")
+        if cell.cell_type == "code" and mark_up(cell).get("solution") and "### BEGIN SOLUTION" not in cell.source:
+            problems.append(f"answer {cell.id!r} marks no solution")
+    graded = {
+        mark_up(cell)["grade_id"]: mark_up(cell)["points"] for cell in notebook.cells if mark_up(cell).get("grade")
+    }
+    if sum(graded.values()) != 100:
+        problems.append(f"the points add up to {sum(graded.values())}, not 100")
+    checks = checks_of(path.stem)
+    expected = {CHECK + part.name: part.points for part in checks.PARTS} | checks.WRITTEN
+    if graded != expected:
+        problems.append(f"points in the notebook {graded}, in its checks {expected}")
+    return problems
+
+
+def masters(home: Path) -> list[Path]:
+    """The master notebooks, in order."""
+    found = sorted(path for path in (home / "solutions").glob("*/*.ipynb") if path.stem == path.parent.name)
+    if not found:
+        raise GradingError(f"no master in {home / 'solutions'}: expected solutions/NAME/NAME.ipynb")
+    return found
+
+
+def release(home: Path, out: Path | None = None) -> list[Path]:
+    """Make ``exercises/NAME/`` from every ``solutions/NAME/``, with nbgrader; the same bytes on every run.
+
+    Args:
+        home: the course's folder.
+        out: where to write instead of ``home / "exercises"``.
+
+    Returns:
+        The notebooks written.
+
+    Raises:
+        GradingError: a master has a problem; nothing is changed then.
+    """
+    found = masters(home)
+    wrong = [f"{path.stem}: {'; '.join(problems)}" for path in found if (problems := problems_of(path))]
+    if wrong:
+        raise GradingError("not released. " + " | ".join(wrong))
+    out = out or home / "exercises"
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        for path in found:
+            generate(home, path.stem, work)
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(work / "release", out)
+    return sorted(out.glob("*/*.ipynb"))
+
+
+def generate(home: Path, name: str, work: Path) -> None:
+    """One exercise through nbgrader's generate_assignment; everything it writes lies in ``work``."""
+    with_tools_on_path()
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
+
+    config = Config()
+    config.CourseDirectory = Config(
+        root=str(home),
+        course_id="course",
+        source_directory=str(home / "solutions"),
+        release_directory=str(work / "release"),
+        submitted_directory=str(work / "submitted"),
+        autograded_directory=str(work / "autograded"),
+        feedback_directory=str(work / "feedback"),
+        db_url=f"sqlite:///{work / 'gradebook.db'}",
+        assignment_id=name,
+    )
+    config.GenerateAssignment.logfile = ""
+    log, said = logging.Logger("nbgrader", logging.WARNING), io.StringIO()
+    log.addHandler(logging.StreamHandler(said))
+    converter = GenerateAssignment(coursedir=CourseDirectory(config=config, log=log), config=config, log=log)
+    try:
+        converter.start()
+    except (Exception, SystemExit):
+        lines = [line for line in said.getvalue().splitlines() if line.strip()]
+        raise GradingError(f"nbgrader could not release {name}: {' '.join(lines[-3:])}") from None
+
+
+def with_tools_on_path() -> None:
+    """nbgrader runs ``alembic`` by name: it lies beside this Python, which need not be on PATH."""
+    tools = str(Path(sys.executable).parent)
+    if tools not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = tools + os.pathsep + os.environ.get("PATH", "")
+
+
+# --- what students get ---------------------------------------------------------------------------------
+
+READ_ME = """# {title}
+
+1. `python -m venv .venv`, then `.venv/bin/pip install {wheel}'[lab]'` (Windows: `.venv\\Scripts\\pip`).
+2. `.venv/bin/coursekit lab` opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`.
+3. Work in the notebook of the exercise, run the checks in it, and hand in that one file.
+
+On Colab: upload the notebook together with `{wheel}`.
+"""
+
+
+def student_kit(home: Path, out: Path) -> Path:
+    """Write what students get into the folder ``out``, and as ``out.zip``: lectures, exercises, the package's wheel.
+
+    Returns:
+        The zip.
+
+    Raises:
+        GradingError: ``out`` is not empty, the exercises are not up to date, or something secret would leave.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise GradingError(f"{out} is not empty: name a new folder")
+    with tempfile.TemporaryDirectory() as folder:
+        kit = Path(folder) / out.name
+        release(home, kit / "exercises")
+        shutil.copytree(home / "notebooks", kit / "notebooks", ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        wheel = build_wheel(home, kit)
+        (kit / "README.md").write_text(READ_ME.format(title="Attention, hands on", wheel=wheel.name), encoding="utf-8")
+        for path, data in contents(kit):
+            if leak := next((word for word in HIDDEN if word.encode() in data), None):
+                raise GradingError(f"not written: {path} holds '{leak}'")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        archive = out.with_name(out.name + ".zip")
+        unfinished = archive.with_name(archive.name + ".part")
+        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as file:
+            for path in sorted(kit.rglob("*")):
+                if path.is_file():
+                    entry = zipfile.ZipInfo(path.relative_to(kit.parent).as_posix(), (2026, 1, 1, 0, 0, 0))
+                    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                    file.writestr(entry, path.read_bytes())
+        unfinished.replace(archive)
+        shutil.copytree(kit, out, dirs_exist_ok=True)
+    return archive
+
+
+def build_wheel(home: Path, out: Path) -> Path:
+    """The package's wheel, built without the network."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    if not (home / "pyproject.toml").is_file():
+        raise GradingError(f"no pyproject.toml in {home}: run this in the course's repository")
+    here = Path.cwd()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", "1767225600")
+    try:
+        os.chdir(home)
+        return Path(next(WheelBuilder(str(home)).build(directory=str(out), versions=["standard"])))
+    finally:
+        os.chdir(here)
+
+
+def contents(kit: Path) -> list[tuple[str, bytes]]:
+    """Every notebook of the kit and every file inside its wheels, by name."""
+    found = [(path.relative_to(kit).as_posix(), path.read_bytes()) for path in kit.rglob("*.ipynb")]
+    for wheel in kit.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            found += [(entry, archive.read(entry)) for entry in archive.namelist() if entry.endswith(".ipynb")]
+    return found

@@ -1,0 +1,190 @@
+"""What a check tells a student: every wrong answer its own words and points, every right answer its points."""
+
+import importlib
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from coursekit.grading.parts import Case, CheckFailed, Part, Seed, Unusable, collect, difference, without_values
+from coursekit.grading.release import CHECK, checks_of, mark_up, masters
+from coursekit.lectures import home
+
+EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}
+ANSWERS = {name: importlib.import_module(f"tests.grading.answers.{name[3:]}") for name in EXERCISES}
+
+
+def namespace(exercise, answer, source):
+    """Everything that the exercise's cells define, with ``source`` as the answer called ``answer``.
+
+    Only the given cells that the answer's part needs are run, and no check.
+    """
+    names = {}
+    cells = EXERCISES[exercise].cells
+    place = next(i for i, cell in enumerate(cells) if mark_up(cell).get("grade_id") == answer)
+    for i, cell in enumerate(cells):
+        about = mark_up(cell)
+        if about.get("grade") and i > place:
+            return names, about["grade_id"].removeprefix(CHECK)
+        if cell.cell_type == "code" and not about.get("grade") and (not about.get("solution") or i == place):
+            text = source if i == place else "" if "%pip" in cell.source else cell.source
+            exec(compile(text, cell.id, "exec"), names)
+    raise AssertionError(f"no check after {answer}")
+
+
+def cases(which):
+    return [
+        pytest.param(exercise, answer, wrong, id=f"{exercise[:2]}-{answer}-{number}")
+        for exercise, module in ANSWERS.items()
+        for answer, all_of_it in getattr(module, which).items()
+        for number, wrong in enumerate(all_of_it)
+    ]
+
+
+@pytest.mark.parametrize(("exercise", "answer", "mutant"), cases("MUTANTS"))
+@pytest.mark.parametrize("seed", [0, 77])
+def test_a_wrong_answer_is_told_its_own_mistake(exercise, answer, mutant, seed):
+    points, words, source = mutant
+    checks = checks_of(exercise)
+    names, part = namespace(exercise, answer, source)
+    with pytest.raises(CheckFailed, match=words) as failed:
+        getattr(checks, part)(names[part], seed=seed)
+    assert getattr(checks, part).earned == points, failed.value.text
+
+
+@pytest.mark.parametrize(("exercise", "answer", "source"), cases("RIGHT"))
+@pytest.mark.parametrize("seed", [0, 77])
+def test_a_right_answer_of_another_style_passes(exercise, answer, source, seed, capsys):
+    names, part = namespace(exercise, answer, source)
+    check = getattr(checks_of(exercise), part)
+    check(names[part], seed=seed)
+    assert capsys.readouterr().out.endswith(f"✓ {part}: {check.points} of {check.points} points\n")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_every_answer_has_enough_wrong_and_right_ones(exercise):
+    cells = EXERCISES[exercise].cells
+    answers = {mark_up(c)["grade_id"] for c in cells if mark_up(c).get("solution") and c.cell_type == "code"}
+    module = ANSWERS[exercise]
+    assert set(module.MUTANTS) == set(module.RIGHT) == answers
+    for answer in answers:
+        assert 4 <= len(module.MUTANTS[answer]) <= 8
+        words = [words for _, words, _ in module.MUTANTS[answer]]
+        assert len(set(words)) == len(words)
+        assert len(module.RIGHT[answer]) >= 2
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_answer_of_the_master_passes_with_many_seeds(exercise):
+    """No seed may fail a right answer: the marking draws one for each student."""
+    checks = checks_of(exercise)
+    for cell in EXERCISES[exercise].cells:
+        if mark_up(cell).get("solution") and cell.cell_type == "code":
+            names, name = namespace(exercise, cell.id, cell.source)
+            part = getattr(checks, name)
+            for seed in range(3 if part.judge and part.seconds > 60 else 60):
+                part(names[name], seed=seed)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_a_stub_earns_nothing_and_is_told_so(exercise):
+    for part in checks_of(exercise).PARTS:
+
+        def stub(*arguments):
+            raise NotImplementedError
+
+        if part.draw(0)[0].arguments is not None:
+            with pytest.raises(CheckFailed, match="not answered yet"):
+                part(stub)
+            assert part.earned == 0
+
+
+DOUBLE = Part(
+    "double",
+    {"small": 2, "large": 3},
+    lambda g: [Case("small", "a one", (torch.ones(2),)), Case("large", "noise", (torch.randn(20, generator=g),))],
+    lambda x: np.asarray(x) * 2,
+    {"you squared": lambda x: x**2},
+)
+
+
+def test_a_failed_check_shows_small_results_and_where_the_students_code_stopped():
+    with pytest.raises(CheckFailed) as failed:
+        DOUBLE(lambda x: x**2)
+    text = failed.value.text
+    assert "✗ double: 0 of 5 points" in text
+    assert "you squared" in text
+    assert "tried: a one" in text
+    assert "returned: [1. 1.]" in text
+    assert "expected: [2. 2.]" in text
+    assert len(text.splitlines()) == 7, "twenty numbers are not shown"
+
+    def buggy(x):
+        return x @ torch.ones(7)
+
+    with pytest.raises(CheckFailed) as failed:
+        DOUBLE(buggy)
+    shown = "\n".join(failed.value._render_traceback_())
+    assert "return x @ torch.ones(7)" in shown
+    assert "parts.py" not in shown
+
+
+def test_partial_points_and_the_score(capsys):
+    from coursekit.grading.parts import score
+
+    with pytest.raises(CheckFailed, match="2 of 5"):
+        DOUBLE(lambda x: x * 2 if len(x) == 2 else x)
+    score([DOUBLE], {"essay": 4})
+    out = capsys.readouterr().out
+    assert "double  ████░░░░░░    2 of   5" in out
+    assert "essay                 – of   4  read by a person" in out
+
+
+def test_arguments_are_copies_and_generators_are_new():
+    seen = []
+
+    def vandal(x, generator):
+        seen.append(torch.rand(1, generator=generator).item())
+        return x.zero_()
+
+    tensor = torch.ones(2)
+    part = Part(
+        "p",
+        {"a": 1},
+        lambda g: [Case("a", "", (tensor, Seed(5)))] * 2,
+        lambda x, seed: np.zeros(2),
+    )
+    part(vandal)
+    assert tensor.tolist() == [1, 1]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("value", ["text", {1, 2}, object(), [["nested"]]])
+def test_what_is_no_array_is_refused(value):
+    with pytest.raises(Unusable, match="where a tensor is expected"):
+        collect(value)
+
+
+def test_collect_takes_tensors_numbers_dictionaries_and_models():
+    assert collect(torch.tensor(2.0, requires_grad=True))["value"].shape == ()
+    assert collect({"a": True})["a"].dtype == bool
+    assert set(collect((1, torch.ones(2)))) == {"0", "1"}
+    assert collect(torch.ones(2, dtype=torch.bfloat16))["value"].dtype == np.float32
+    assert set(collect(torch.nn.Linear(2, 1))) == {"weight", "bias"}
+
+
+def test_difference_sees_each_kind():
+    one = {"value": np.ones(2)}
+    assert difference(one, {"value": np.ones(2) + 1e-7}) is None
+    assert "wrong number of results (got one result, expected 2 results)" in difference(one, {"0": 1, "1": 2})
+    assert "wrong shape (got (2,), expected (3,))" in difference(one, {"value": np.ones(3)})
+    assert "finite" in difference({"value": np.array([1, np.nan])}, one)
+    assert "wrong values" in difference(one, {"value": np.ones(2) * 1.001})
+    assert "of type bool" in difference({"value": np.ones(2, bool)}, one)
+
+
+def test_no_number_of_a_result_leaves_the_marking():
+    assert without_values("it has the wrong shape (got (2, 77), expected (3,))") == "it has the wrong shape"
+    for forged in ("x (got ) expected, 5)", "a (got 1, expected 2) b (got 3, expected 4)"):
+        assert "3" not in without_values(forged)
