@@ -94,7 +94,7 @@ def test_a_claim_that_fails_fails_the_run_and_nothing_is_lost(course, monkeypatc
 def test_doctor_says_one_line_on_each_thing(monkeypatch, capsys):
     code, out, _ = run("doctor", monkeypatch=monkeypatch, capsys=capsys)
     subjects = [line.split()[1] for line in out.splitlines()]
-    assert subjects == ["Python", "torch", "device", "memory", "versions", "widgets", "network"]
+    assert subjects == ["Python", "torch", "device", "memory", "versions", "widgets", "sandbox", "network"]
     assert code in (None, 0)
 
 
@@ -109,4 +109,4 @@ def test_doctor_says_what_to_do(monkeypatch, capsys):
 
 def test_python_m_coursekit_is_the_same_command():
     done = subprocess.run([sys.executable, "-m", "coursekit", "--help"], capture_output=True, text=True, check=True)
-    assert all(command in done.stdout for command in ("lab", "run", "doctor"))
+    assert all(command in done.stdout for command in ("lab", "run", "release", "grade", "doctor"))

@@ -126,7 +126,7 @@ def swapped(query, keys, W, U, v):
     return additive_reference(query, keys, U, W, v)
 
 
-def wrong_axis(query, keys, W, U, v):
+def query_meets_position(query, keys, W, U, v):
     """Query b meets position b."""
     query, keys, W, U, v = (np.asarray(x, float) for x in (query, keys, W, U, v))
     return np.tanh((query @ W.T)[None] + keys @ U.T) @ v
@@ -147,7 +147,7 @@ additive_score = Part(
             lambda query, keys, W, U, v: additive_reference(query, keys, W, U, np.ones(len(v)))
         ),
         "W and U are swapped: W belongs to the query, U to the keys": swapped,
-        "query number b met position number b: give the query an axis for the positions": wrong_axis,
+        "query number b met position number b: give the query an axis for the positions": query_meets_position,
     },
 )
 
