@@ -1,8 +1,9 @@
-# The course's commands. Python packages go into .venv; as root, `make test` installs Debian's chromium if it is missing.
+# The course's commands. Python packages go into .venv; as root, `make test` installs Debian's chromium
+# and bubblewrap if they are missing.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run notebooks bench chromium clean
+.PHONY: help lab test lint run notebooks bench system clean
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture"
@@ -15,7 +16,7 @@ help:
 lab: .venv/lab
 	$(BIN)/coursekit lab
 
-test: .venv/test chromium lint
+test: .venv/test system lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/test
@@ -45,8 +46,10 @@ clean:
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
 
-# The browser tests drive Debian's chromium; without it, and without leave to install it, they are skipped.
-chromium:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core fonts-noto-core >/dev/null; } \
-	  || echo "no chromium here: the browser tests will be skipped (Debian: apt-get install chromium)"
+# The browser tests drive Debian's chromium, marking runs in bubblewrap; without them, and without leave to install
+# them, their tests are skipped.
+system:
+	@command -v chromium >/dev/null && command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends bubblewrap chromium fonts-dejavu-core fonts-noto-core >/dev/null; } \
+	  || echo "chromium or bubblewrap is missing: their tests will be skipped (Debian: apt-get install chromium bubblewrap)"

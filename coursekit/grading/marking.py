@@ -135,7 +135,7 @@ def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], 
         record.calls.setdefault((number, call), message)
     elif "name" not in step and isinstance(message.get("error"), dict):
         record.errors[number] = message["error"]
-    if isinstance(message.get("error"), dict):
+    if isinstance(message.get("error"), dict) and message["error"].get("kind") != "NotImplementedError":
         note = f"{step['part']}: {message['error'].get('kind')}: {message['error'].get('message')}"[:300]
         if note not in record.details:
             record.details.append(note)

@@ -30,6 +30,7 @@ GIB = 2**30
 MEMORY = 3 * GIB  # of all processes of a submission together
 ANSWER_BYTES = 64 * 2**20  # that may come back from a run
 START_SECONDS = 120  # for importing torch on a busy machine
+FORGED = "wrote something of its own where its results are read"
 PACKAGE = Path(__file__).resolve().parents[1]
 
 MEND = (
@@ -115,6 +116,8 @@ def command_for(stage: Path, unsafe: bool) -> list[str]:
         mounts += ["--perms", "0755", "--dir", str(parent)]
     for path in packages():
         mounts += ["--ro-bind", str(path), str(path)]
+    if PACKAGE.is_relative_to("/usr") or any(PACKAGE.is_relative_to(path) for path in packages()):
+        mounts += ["--tmpfs", str(PACKAGE)]  # an installed package has its checks: only the staged one is seen
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/tmp",
@@ -198,34 +201,40 @@ def watch(process: subprocess.Popen, job: bytes, steps: list[dict[str, Any]]) ->
         process.stdin.write(job)
         process.stdin.close()
     outcome = Run([], None, "")
-    current, pending, received = None, b"", 0
+    current, pending, received, looked = None, bytearray(), 0, 0.0
     deadline = time.monotonic() + START_SECONDS
     last = deadline + sum(step["seconds"] for step in steps)
     os.set_blocking(process.stdout.fileno(), False)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
-            reason = None
+            reason, chunk = None, b""
             if selector.select(timeout=0.05):
                 chunk = process.stdout.read(2**20)
                 if chunk == b"":
                     reason = "ended the process that it ran in"
                 received += len(chunk or b"")
                 pending += chunk or b""
-            *lines, pending = pending.split(b"\n")
+            lines = []
+            if b"\n" in (chunk or b""):
+                *lines, pending = pending.split(b"\n")
             for line in lines:
                 try:
                     message = json.loads(line)
                     if message.get("finished"):
                         return outcome
-                    if message.get("ready") or "begin" in message:
-                        current = max(current or 0, int(message.get("begin", 0)))
-                        deadline = time.monotonic() + steps[current]["seconds"] if steps else last
-                    else:
+                    begun = 0 if message.get("ready") else message.get("begin")
+                    if begun is None:
                         outcome.messages.append(message)
-                except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
-                    reason = "wrote something of its own where its results are read"
-            outcome.peak = max(outcome.peak, memory(process.pid))
+                    elif type(begun) is int and 0 <= begun < max(1, len(steps)):
+                        current = max(current or 0, begun)
+                        deadline = time.monotonic() + (steps[current]["seconds"] if steps else 0)
+                    else:
+                        reason = FORGED
+                except (ValueError, AttributeError, RecursionError):
+                    reason = FORGED
+            if time.monotonic() > looked + 0.05:
+                outcome.peak, looked = max(outcome.peak, memory(process.pid)), time.monotonic()
             if outcome.peak > MEMORY:
                 reason = f"used more than {MEMORY // GIB} GiB of memory"
             elif received > ANSWER_BYTES:

@@ -1,0 +1,379 @@
+"""Submissions that mean harm. None gains a point, learns, reaches or leaves anything, or stops the others."""
+
+import ast
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from coursekit.grading import batch, sandbox
+from coursekit.grading.checks import seq2seq_attention as check
+from coursekit.lectures import home
+from tests.grading.classroom import NAME, SOLUTIONS, forged, only
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+WRONG = "\ndef luong_score(query, keys, W=None):\n    return torch.zeros(keys.shape[:2])\n"
+REPORT = "\ndef luong_score(query, keys, W=None):\n    raise RuntimeError(report)\n"
+
+# Each is the answer to the first part. What it could find out it puts into `report`, which only the marker sees.
+ATTACKS = {
+    "endless loop": "while True: pass",
+    "endless call": "def luong_score(query, keys, W=None):\n    while True: pass",
+    "ignores interrupts": """
+import signal
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except Exception: pass
+while True:
+    try:
+        while True: pass
+    except BaseException: pass
+""",
+    "100 GB at once": "block = bytearray(100 * 2**30)" + WRONG,
+    "100 GB tensor": "block = torch.ones(25 * 2**30)" + WRONG,
+    "growing memory": "blocks = []\nwhile True: blocks.append(bytearray(2**26))",
+    "memory of children": """
+import os, time
+for _ in range(20):
+    if os.fork() == 0:
+        block = bytearray(2**30)
+        time.sleep(100)
+time.sleep(100)
+""",
+    "1 GB of output": """
+import os, sys
+line = "x" * 2**20
+for _ in range(1024):
+    print(line); sys.stderr.write(line); os.write(1, line.encode()); os.write(2, line.encode())
+""" + WRONG,
+    "too much returned": "def luong_score(query, keys, W=None):\n    return torch.zeros(2**25)",
+    "os._exit": "import os\nos._exit(0)",
+    "sys.exit": "import sys\nsys.exit(0)",
+    "exit in the call": "def luong_score(query, keys, W=None):\n    raise SystemExit",
+    "fork loop": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "threads": """
+import threading, time
+started = 0
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(1000,), daemon=False).start()
+        started += 1
+except Exception: pass
+report = f"started {'few' if started < 500 else 'MANY'} threads"
+""" + REPORT,
+    "children that leave the session": """
+import subprocess
+for _ in range(3): subprocess.Popen(["setsid", "sleep", "98765"], start_new_session=True)
+""" + WRONG,
+    "kills around itself": """
+import os, signal
+for pid in [os.getppid(), 1, -1]:
+    try: os.kill(pid, signal.SIGKILL)
+    except OSError: pass
+""" + WRONG,
+    "reads what is not its own": """
+import os
+from pathlib import Path
+found = []
+for path in SECRETS + ["/etc/passwd", "/etc/shadow", "/root/.ssh", "/home", "/var", "/course/coursekit/solutions"]:
+    try: found.append(f"READ {path} {os.listdir(path) if os.path.isdir(path) else Path(path).read_bytes()[:20]}")
+    except OSError: pass
+for pid in os.listdir("/proc"):
+    if pid.isdigit():
+        words = Path("/proc", pid, "cmdline").read_bytes()
+        if b"grade" in words.split(b"\\0")[-4:] or b"pytest" in words: found.append(f"READ process {words}")
+report = "; ".join(found) or "found nothing"
+""" + REPORT,
+    "writes outside": """
+import os
+from pathlib import Path
+done = []
+for folder in WRITE_INTO + ["/usr/lib", "/usr/bin", "/course/coursekit", "/etc", "/", os.path.dirname(torch.__file__)]:
+    try:
+        Path(folder, "coursekit-was-here").write_text("x"); done.append(f"WROTE into {folder}")
+    except OSError: pass
+Path("/tmp/coursekit-was-here").write_text("x")  # its own, in memory
+report = "; ".join(done) or "wrote nothing"
+""" + REPORT,
+    "fills the disk": """
+written = 0
+try:
+    for number in range(200):
+        with open(f"/tmp/{number}", "wb") as file:
+            written += file.write(bytes(2**26))
+except OSError: pass
+report = f"wrote {'little' if written < 2**30 else 'MUCH'}"
+""" + REPORT,
+    "network": """
+import socket
+reached = []
+for address in [("127.0.0.1", PORT), ("8.8.8.8", 53)]:
+    try: socket.create_connection(address, timeout=1); reached.append(f"REACHED {address}")
+    except OSError: pass
+report = "; ".join(reached) or "reached nobody"
+""" + REPORT,
+    "patched comparisons": """
+import builtins, numpy
+yes = lambda *args, **kwargs: True
+torch.allclose = torch.equal = torch.testing.assert_close = numpy.allclose = numpy.array_equal = yes
+numpy.testing.assert_allclose = builtins.all = builtins.any = builtins.isinstance = yes
+""" + WRONG,
+    "patched course": """
+import sys
+yes = lambda *args, **kwargs: None
+for name, module in list(sys.modules.items()):
+    if name.startswith("coursekit.grading"):
+        for word in ("difference", "judge", "verdicts", "without_values"): setattr(module, word, yes)
+import coursekit.grading.parts as parts
+parts.Part.compare = parts.Part.verdicts = yes
+""" + WRONG,
+    "equal to everything": """
+class Sly(torch.Tensor):
+    def __eq__(self, other): return torch.ones(self.shape, dtype=torch.bool)
+    __ne__ = __lt__ = __gt__ = lambda self, other: torch.zeros(self.shape, dtype=torch.bool)
+    def __sub__(self, other): return torch.zeros(self.shape)
+    __rsub__ = __sub__
+def luong_score(query, keys, W=None):
+    return torch.zeros(keys.shape[:2]).as_subclass(Sly)
+""",
+    "transformed code": """
+import ast
+class NoAsserts(ast.NodeTransformer):
+    def visit_Assert(self, node): return None
+    def visit_Raise(self, node): return None
+get_ipython().ast_transformers.append(NoAsserts())
+get_ipython().input_transformers_cleanup.append(lambda lines: ["luong_score = 1"])
+""" + WRONG,
+    "changed input": """
+def luong_score(query, keys, W=None):
+    query.zero_(); keys.zero_()
+    if W is not None: W.zero_()
+    return torch.zeros(keys.shape[:2])
+""",
+    "asks the checks": """
+import importlib.util, site
+from coursekit.grading.checks import seq2seq_attention as answers
+def luong_score(query, keys, W=None):
+    return answers.luong_reference(query, keys, W)
+""",
+    "writes the results itself": """
+import json, os
+lines = [{"end": n, "call": c, "arrays": ""} for n in range(9) for c in range(9)] + [{"finished": True}]
+for fd in range(3, 64):
+    for line in lines:
+        try: os.write(fd, json.dumps(line).encode() + b"\\n")
+        except OSError: break
+""" + WRONG,
+    "nonsense for results": """
+import os
+for fd in range(3, 64):
+    try: os.write(fd, b'[1]\\n{"begin": 99999}\\n{"begin": "x"}\\n\\xff\\xfe\\n' + b"[" * 100000 + b"\\n")
+    except OSError: pass
+""" + WRONG,
+    "own modules": """
+from pathlib import Path
+for name in ("coursekit", "torch", "numpy", "sitecustomize", "usercustomize", "IPython"):
+    Path(name + ".py").write_text("raise SystemExit")
+Path("x.pth").write_text("import os; os._exit(0)")
+import os
+os._exit(0)
+""",
+    "hidden input in the error": """
+def luong_score(query, keys, W=None):
+    raise type(f"Stolen{abs(int(query[0, 0] * 1e6))}", (ValueError,), {})(f"SECRET {query.tolist()} {keys.tolist()}")
+""",
+    "hidden input in the shape": """
+def luong_score(query, keys, W=None):
+    return torch.zeros(7531, 1 + abs(int(query[0, 0] * 10)))
+""",
+}  # fmt: skip
+
+
+class Listener(threading.Thread):
+    """A server on this machine that nobody should reach."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port, self.reached = self.server.getsockname()[1], False
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            self.server.accept()
+            self.reached = True
+
+
+@pytest.fixture(scope="module")
+def aftermath(bubblewrap, tmp_path_factory):
+    """All attacks marked in one batch with two honest submissions."""
+    folder = tmp_path_factory.mktemp("attacks")
+    out, listener = folder / "out", Listener()
+    listener.start()
+    secrets = [
+        out,
+        out / "key",
+        out / "gradebook.db",
+        folder / "in",
+        home() / "solutions",
+        home() / "tests",
+    ]
+    known = f"SECRETS, WRITE_INTO, PORT = {[str(p) for p in secrets]}, {[str(p) for p in secrets]}, {listener.port}\n"
+    submissions = {name: only(luong_score=known + source) for name, source in ATTACKS.items()}
+    submissions["forged metadata"] = forged(only(luong_score="# nothing"))
+    submissions["a first honest one"] = submissions["z last honest one"] = only(luong_score=SOLUTIONS["luong_score"])
+    for name, notebook in submissions.items():
+        path = folder / "in" / name / f"{NAME}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(notebook) if isinstance(notebook, dict) else nbformat.writes(notebook))
+        for beside in ("coursekit.py", "torch.py", "sitecustomize.py"):
+            (path.parent / beside).write_text("raise SystemExit")
+    seconds, check.luong_score.seconds = check.luong_score.seconds, 5
+    try:
+        outcome = batch.grade(NAME, [folder / "in"], out, home(), workers=2)
+    finally:
+        check.luong_score.seconds = seconds
+    rows = {row.submission.student: row for row in outcome.rows if row.result}
+    return rows, out, listener
+
+
+def test_honest_work_is_marked_beside_the_attacks(aftermath):
+    rows, _, _ = aftermath
+    assert len(rows) == len(ATTACKS) + 3
+    assert rows["a_first_honest_one"].standing.total == rows["z_last_honest_one"].standing.total == 15
+
+
+@pytest.mark.parametrize("name", [*ATTACKS, "forged metadata"])
+def test_an_attack_gains_nothing(aftermath, name):
+    row = aftermath[0][name.replace(" ", "_")]
+    assert row.status == "marked"
+    assert row.standing.total == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    {
+        "endless loop": "took longer than 5 seconds",
+        "endless call": "took longer than 5 seconds",
+        "ignores interrupts": "took longer than 5 seconds",
+        "growing memory": "used more than 3 GiB of memory|took longer than 5 seconds",
+        "memory of children": "used more than 3 GiB of memory",
+        "too much returned": "returned more than 64 MiB",
+        "os._exit": "ended the process that it ran in",
+        "own modules": "ended the process that it ran in",
+        "100 GB at once": "MemoryError",
+        "reads what is not its own": "RuntimeError: found nothing",
+        "writes outside": "RuntimeError: wrote nothing",
+        "fills the disk": "RuntimeError: wrote little",
+        "network": "RuntimeError: reached nobody",
+        "threads": "RuntimeError: started few threads",
+    }.items(),
+)
+def test_an_attack_was_tried_and_met_its_wall(aftermath, name, words):
+    result = aftermath[0][name.replace(" ", "_")].result
+    assert re.search(words, " | ".join(result["details"]))
+    if "children" not in name:  # what they share with their parent is counted for each
+        assert result["peak"] < 1.2 * sandbox.MEMORY
+
+
+def test_nothing_is_left_and_nobody_was_reached(aftermath):
+    _, out, listener = aftermath
+    assert not listener.reached
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "98765" not in processes
+    assert not [line for line in processes.splitlines() if line.startswith("bwrap") and str(out.parent) in line]
+    for folder in (out, out.parent / "in", home(), Path("/tmp"), Path.home(), Path("/usr/lib")):
+        assert not (folder / "coursekit-was-here").exists()
+
+
+def test_feedback_and_tables_for_students_hold_no_hidden_input(aftermath):
+    _, out, _ = aftermath
+    for name in ("hidden_input_in_the_error", "hidden_input_in_the_shape"):
+        page = (out / "feedback" / name / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        told, code = page.split("<pre>", 1)[0].rsplit("<section", 1)
+        assert "SECRET" not in told + code.split("</ul>")[0]
+        assert "Stolen" not in told + code.split("</ul>")[0]
+        assert "7531" not in told + code.split("</ul>")[0]
+    page = (out / "feedback" / "hidden_input_in_the_error" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "it stopped with a ValueError in line 4" in page
+
+
+def test_the_process_inside_is_nobody_and_sees_nobody(sandbox_run):
+    (message,) = sandbox_run("""
+import os
+rights = open("/proc/self/status").read().split("CapEff:")[1].split()[0]
+processes = sum(name.isdigit() for name in os.listdir("/proc"))
+facts = [os.getuid(), os.getgroups(), rights, processes, sorted(set(os.environ) - set(KNOWN)), os.listdir("/dev")]
+raise RuntimeError(repr(facts))
+""")
+    uid, groups, rights, processes, environment, devices = ast.literal_eval(message["error"]["message"])
+    assert int(rights, 16) == 0
+    assert processes <= 3
+    assert environment == []
+    assert set(devices) <= {
+        "core",
+        "fd",
+        "full",
+        "null",
+        "ptmx",
+        "pts",
+        "random",
+        "shm",
+        "stderr",
+        "stdin",
+        "stdout",
+    } | {
+        "tty",
+        "urandom",
+        "zero",
+        "console",
+    }
+    if os.geteuid() == 0:
+        assert uid >= 2_000_000
+        assert groups == []
+
+
+@pytest.fixture
+def sandbox_run():
+    def run(source):
+        ours = ["PATH", "HOME", "PYTHONPATH", "LANG", "PWD", "PYTHONDONTWRITEBYTECODE", *sandbox.surroundings("")]
+        known = f"KNOWN = {ours}\n"
+        with sandbox.staged("seq2seq_attention") as stage:
+            return sandbox.run([{"source": known + source, "seconds": 10}], stage).messages
+
+    return run
+
+
+def test_an_installed_package_is_hidden_with_its_checks(monkeypatch):
+    installed = Path(sys.prefix, "lib", "site-packages", "coursekit")
+    monkeypatch.setattr(sandbox, "PACKAGE", installed)
+    words = sandbox.command_for(Path("/stage"), unsafe=False)
+    hidden = words.index(str(installed))
+    assert words[hidden - 1] == "--tmpfs"
+    assert hidden > words.index(str(Path(sys.prefix)))
+
+
+def test_without_bubblewrap_marking_is_refused_and_says_how_to_mend_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        batch.GradingError, match=r"not marked: bubblewrap is missing.*apt-get install bubblewrap.*--unsafe"
+    ):
+        batch.grade(NAME, [tmp_path], tmp_path / "out", home())
+    assert not (tmp_path / "out").exists()
+
+
+def test_bubblewrap_that_cannot_start_says_why(monkeypatch, tmp_path):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert "uid map: Permission denied" in sandbox.why_not()
+    assert "AppArmor" in sandbox.why_not()
