@@ -37,7 +37,7 @@ def pack_arguments(arguments: tuple[Any, ...]) -> dict[str, Any]:
 def unpack_arguments(packed: dict[str, Any]) -> list[Any]:
     tensors = unpack(packed["tensors"])
     return [
-        torch.from_numpy(tensors[str(i)]) if kind == "tensor" else Seed(value) if kind == "seed" else value
+        torch.from_numpy(tensors[str(i)]) if kind == "tensor" else Seed(*value) if kind == "seed" else value
         for i, (kind, value) in enumerate(zip(packed["kinds"], packed["values"]))
     ]
 

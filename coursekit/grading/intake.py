@@ -74,7 +74,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list
         if not path.exists() and not path.is_symlink():
             raise GradingError(f"no such file or folder: {path}")
         listed = list(files(path, exercise))
-        wrapper = common_folder([place for place, *_ in listed])
+        wrapper = common_folder([place for place, *_ in listed], exercise)
         for place, data, when, problem in listed:
             submission = Submission("/".join(place), handed_in=when, problem=problem or "")
             whose(submission, place[wrapper:], exercise, roster)
@@ -85,11 +85,12 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list
     return found
 
 
-def common_folder(places: list[tuple[str, ...]]) -> int:
+def common_folder(places: list[tuple[str, ...]], exercise: str) -> int:
     """1 if all lie in one folder that is only a wrapper, as zips like to have; otherwise 0."""
-    if len({place[0] for place in places}) != 1 or min(map(len, places)) < 2:
+    if len({place[0] for place in places}) != 1 or min(map(len, places)) < 2 or MOODLE.match(places[0][0]):
         return 0
-    return int(len({plain_stem(place[1]) for place in places}) > 1 and not MOODLE.match(places[0][0]))
+    names = {name_in(place[1], exercise) for place in places}
+    return int(len(names) > 1 and "" not in names)
 
 
 File = tuple[tuple[str, ...], bytes, datetime | None, str | None]  # place, content, time, problem
@@ -229,8 +230,7 @@ def whose(submission: Submission, place: tuple[str, ...], exercise: str, roster:
         submission.name, submission.platform_id = match["name"], match["id"]
         submission.late = bool(match["late"])
     folders = [part for part in place[:-1] if part not in (exercise, "submitted")]
-    stem = plain_stem(place[-1]).replace(exercise, "").strip(" _-.")
-    keys = [key for key in (submission.platform_id, *folders, stem) if clean(key)]
+    keys = [key for key in (submission.platform_id, *folders, name_in(place[-1], exercise)) if clean(key)]
     submission.student = clean(keys[0]) if keys else ""
     if roster:
         student = next((s for key in [*keys, submission.name] if (s := known(key, roster))), None)
@@ -251,6 +251,11 @@ def plain_stem(filename: str) -> str:
     stem = PurePosixPath(filename).stem
     stem = re.sub(r"^(copy of|kopie von|copie de|copia de)\s+", "", stem, flags=re.IGNORECASE)
     return re.sub(r"(\s*\(\d+\)|\s*-\s*copy|-Copy\d+)+$", "", stem, flags=re.IGNORECASE).strip()
+
+
+def name_in(filename: str, exercise: str) -> str:
+    """What a file's name says beside the exercise."""
+    return plain_stem(filename).replace(exercise, "").strip(" _-.")
 
 
 def known(key: str, roster: list[Student]) -> Student | None:

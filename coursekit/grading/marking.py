@@ -15,7 +15,7 @@ from typing import Any
 
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.inside import pack_arguments, unpack
-from coursekit.grading.parts import NOTHING, Arrays, Case, Part, Unusable, without_values
+from coursekit.grading.parts import MORE_THAN_A_MODEL, NOTHING, Arrays, Case, Part, Unusable, without_values
 from coursekit.grading.release import CHECK, checks_of, mark_up
 
 COURSE = "attention-course"
@@ -52,7 +52,7 @@ def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Par
         name = mark_up(cell).get("grade_id")
         if name in by_check:
             part = by_check[name]
-            waiting.append({"name": part.name})
+            waiting.append({"name": part.result})
             steps += [step | {"part": part.name, "seconds": part.seconds} for step in waiting]
             waiting = []
         elif cell["cell_type"] == "code":
@@ -84,7 +84,7 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
     steps = steps_of(job["master"]["cells"], job["answers"], checks.PARTS)
     for step in steps:
         if "name" in step:
-            step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["name"]]]
+            step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["part"]]]
     record = run_all(steps, job["exercise"], job["unsafe"])
     parts = [judge(part, cases[part.name], steps, record, job["answers"]) for part in checks.PARTS]
     return {"parts": parts, "details": record.details, "peak": record.peak}
@@ -154,7 +154,7 @@ def judge(
     elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
         ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
-        problem = ways[0] if ways else f"no {part.name} is defined"
+        problem = ways[0] if ways else f"no {part.result} is defined"
     got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
     try:
         verdicts = part.verdicts(cases, got)
@@ -179,7 +179,8 @@ def usable(number: int, call: int, record: Record, answers: dict[str, str], cell
             return Unusable("it returned something that cannot be read")
     if isinstance(message.get("error"), dict):
         return Unusable(stopped(message["error"], answers, cells))
-    return Unusable(NOTHING if message.get("unusable") == NOTHING else "it returned something that is not a tensor")
+    said = message.get("unusable")
+    return Unusable(said if said in (NOTHING, MORE_THAN_A_MODEL) else "it returned something that is not a tensor")
 
 
 def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) -> str:

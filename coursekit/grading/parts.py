@@ -6,6 +6,7 @@ and judges the arrays that come out of it.
 """
 
 import re
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 NOTHING = "it returned None: is there a 'return' at the end?"
+MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
 
 Arrays = dict[str, np.ndarray]  # what an answer returned: "value", "0", "1", ... or names of weights
 
@@ -24,8 +26,11 @@ class Unusable(Exception):
     """There is nothing to judge. The message is in words that a student may see."""
 
 
-class Seed(int):
-    """An argument that the answer receives as a ``torch.Generator`` with this seed, a new one for each call."""
+class Seed(NamedTuple):
+    """An argument that the answer receives as a ``torch.Generator``, a new one for each call."""
+
+    seed: int
+    used: int = 0  # numbers that were already drawn from it
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,14 @@ class Case:
         aspect: what it tests; points belong to aspects.
         about: the situation, in words for the student.
         arguments: what the answer is called with; None where the answer is no function but the result itself.
+        result: the one of several results that is looked at (``"0"`` is the first); empty for all.
         secret: what only the judge may know.
     """
 
     aspect: str
     about: str
     arguments: tuple[Any, ...] | None = None
+    result: str = ""
     secret: Any = None
 
 
@@ -60,14 +67,15 @@ class Part:
     """One graded part. Calling it checks an answer, says what is wrong and counts the points.
 
     Attributes:
-        name: of the cell with the answer, and of what that cell must define (or lead to).
+        name: of the cell with the answer.
         aspects: points of each aspect. An aspect is earned when all its cases are right.
         cases: draws the cases from a generator, the simplest first.
         reference: the right result for a case's arguments, written independently of the package.
         suspects: likely mistakes, in words, each with the function that makes it.
-        judge: instead of a reference: words on what is wrong (None if nothing) for a case and the answers of
-            the part so far, the last of them to this case.
-        seconds: that the cells and calls of the part may take in the marking.
+        judge: words on what is wrong (None if nothing) for a case and the answers of the part so far, the last
+            of them to this case. With a reference it is asked about answers that agree with that.
+        result: what the notebook defines and the check is given; by default what ``name`` says.
+        seconds: that each cell and the calls of the part may take in the marking.
     """
 
     name: str
@@ -76,8 +84,12 @@ class Part:
     reference: Callable[..., Any] | None = None
     suspects: dict[str, Callable[..., Any]] = field(default_factory=dict)
     judge: Callable[[Case, Sequence[Arrays]], str | None] | None = None
+    result: str = ""
     seconds: float = 20
     earned: int | None = None  # by the latest check in this session
+
+    def __post_init__(self):
+        self.result = self.result or self.name
 
     @property
     def points(self) -> int:
@@ -96,7 +108,9 @@ class Part:
                 usable.append({})
             else:
                 usable.append(answer)
-                words = self.judge(case, usable) if self.judge else self.compare(case, answer)
+                words = self.compare(case, answer) if self.reference else None
+                if words is None and self.judge:
+                    words = self.judge(case, usable)
             if words:
                 wrong.setdefault(case.aspect, (i, words))
         return [
@@ -107,7 +121,7 @@ class Part:
     def compare(self, case: Case, answer: Arrays) -> str | None:
         """What is wrong with an answer, by the reference and the suspects."""
         want = collect(self.reference(*case.arguments))
-        problem = difference(answer, want)
+        problem = difference(answer, want, case.result)
         if problem is None:
             return None
         for words, mistake in self.suspects.items():
@@ -116,64 +130,78 @@ class Part:
                     suspected = collect(mistake(*case.arguments))
             except Exception:
                 continue  # with these shapes nobody can make that mistake
-            if difference(answer, suspected) is None:
+            if difference(suspected, want, case.result) and difference(answer, suspected, case.result) is None:
                 return words
         return problem
 
+    def example(self, number: int, seed: int = 0) -> list[Any]:
+        """The arguments of a case, to call an answer with by hand."""
+        return fresh_copies(self.draw(seed)[number].arguments)
+
     def __call__(self, answer: Any, seed: int = 0) -> None:
         """Check ``answer`` as a student does; raises ``CheckFailed`` with what to mend."""
-        cases, answers, stopped = self.draw(seed), [], None
-        for case in cases:
+        cases, answers, errors = self.draw(seed), [], {}
+        self.earned = None
+        for number, case in enumerate(cases):
             try:
                 answers.append(collect(answer if case.arguments is None else answer(*fresh_copies(case.arguments))))
             except Unusable as problem:
                 answers.append(problem)
             except NotImplementedError:
                 answers.append(Unusable("not answered yet: replace the line that raises NotImplementedError"))
+            except KeyboardInterrupt:
+                raise CheckFailed(f"✗ {self.name}: interrupted. An endless loop? It was given {case.about}") from None
             except Exception as error:
-                stopped = stopped or error
-                answers.append(Unusable(f"it stopped with {type(error).__name__}: {error}"))
+                errors[number] = error
+                answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
         verdicts = self.verdicts(cases, answers)
         self.earned = sum(verdict.points for verdict in verdicts)
         title = f"{self.name}: {self.earned} of {self.points} points"
         if self.earned == self.points:
             print(f"✓ {title}")
             return
-        lines = [f"✗ {title}"]
-        width = max(map(len, self.aspects))
-        for aspect, points, of, words, i in verdicts:
-            lines.append(f"  {aspect:{width}}  {points} of {of}" + (f": {words}" if words else ""))
-            if i is not None and not isinstance(answers[i], Unusable):
-                lines.append(f"  {'':{width}}  tried: {cases[i].about}")
-                lines += [f"  {'':{width}}  {line}" for line in self.comparison(cases[i], answers[i])]
-        raise CheckFailed("\n".join(lines), stopped)
+        lines, told, width = [f"✗ {title}"], set(), max(map(len, self.aspects))
+        for aspect, points, of, words, number in verdicts:
+            shown = "the same" if words in told else words
+            told.add(words)
+            line = f"{aspect:{width}}  {points} of {of}" + (f": {shown}" if words else "")
+            lines += textwrap.wrap(line, 92, initial_indent="  ", subsequent_indent=" " * (width + 4))
+            if number is not None and shown == words and cases[number].arguments is not None:
+                lines += [" " * (width + 4) + line for line in self.details(cases[number], number, answers[number])]
+        raise CheckFailed("\n".join(lines), next((errors[v.case] for v in verdicts if v.case in errors), None))
 
-    def comparison(self, case: Case, answer: Arrays) -> list[str]:
-        """Small results beside what they should be."""
-        if self.reference is None:
-            return []
-        lines = []
+    def details(self, case: Case, number: int, answer: Arrays | Unusable) -> list[str]:
+        """What a failed case was, how to call it again, and small results beside what they should be."""
+        shapes = ", ".join(str(tuple(a.shape)) for a in case.arguments if isinstance(a, Tensor))
+        lines = [f"tried: {case.about}" + (f"; shapes {shapes}" if shapes else "")]
+        lines.append(f"again: {self.name}(*check.{self.name}.example({number}))")
+        if self.reference is None or isinstance(answer, Unusable):
+            return lines
         for name, right in collect(self.reference(*case.arguments)).items():
             got = answer.get(name)
-            if got is not None and right.size <= 12 and got.size <= 12:
+            if got is not None and right.size <= 12 and got.size <= 12 and case.result in ("", name):
                 label = "" if name == "value" else f" ({ordinal(name)})"
                 for title, array in (("returned", got), ("expected", right)):
                     lines.append(f"{title}{label}: {np.array2string(array, precision=4, suppress_small=True)}")
         return [part for line in lines for part in line.splitlines()]
 
 
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
 def score(parts: Sequence[Part], written: dict[str, int]) -> None:
     """Print the points so far, from the latest check of each part in this session."""
     width = max(map(len, [*(part.name for part in parts), *written]))
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         earned = part.earned or 0
         bar = "█" * round(10 * earned / part.points)
         note = "" if part.earned is not None else "  not checked yet"
-        print(f"{part.name:{width}}  {bar:░<10}  {earned:3} of {part.points:3}{note}")
-    for name, points in written.items():
-        print(f"{name:{width}}  {'':10}    – of {points:3}  read by a person")
-    reached = sum(part.earned or 0 for part in parts)
-    print(f"{'so far':{width}}  {'':10}  {reached:3} of {sum(part.points for part in parts):3}")
+        print(f"{number}  {part.name:{width}}  {bar:░<10}  {earned:3} of {part.points:3}{note}")
+    for number, (name, points) in enumerate(written.items(), len(parts) + 1):
+        print(f"{number}  {name:{width}}  {'':10}    – of {points:3}  a person reads it")
+    reached, of = sum(part.earned or 0 for part in parts), sum(part.points for part in parts)
+    print(f"   {'so far':{width}}  {'':10}  {reached:3} of {of:3}  and {sum(written.values())} for a person to give")
 
 
 class CheckFailed(AssertionError):
@@ -186,16 +214,25 @@ class CheckFailed(AssertionError):
     def _render_traceback_(self) -> list[str]:
         if self.cause is None:
             return [self.text]
-        frames = [f for f in traceback.extract_tb(self.cause.__traceback__) if f.filename != __file__]
-        return [self.text, "", "Where it stopped:", *(line.rstrip() for line in traceback.format_list(frames))]
+        lines = [self.text, "", f"Where it stopped ({type(self.cause).__name__}):"]
+        for frame in traceback.extract_tb(self.cause.__traceback__):
+            if frame.filename == __file__:
+                continue
+            cell = "ipykernel" in frame.filename or frame.filename.startswith("<ipython")
+            where = "your cell" if cell else frame.filename
+            lines += [f"  {where}, line {frame.lineno}, in {frame.name}", f"    {frame.line}"]
+        return lines if len(lines) > 3 else [self.text, "", "The call itself failed: has it the arguments asked for?"]
 
 
 def fresh_copies(arguments: Sequence[Any]) -> list[Any]:
     """Arguments as an answer gets them: copies, and generators for seeds."""
-    return [
-        torch.Generator().manual_seed(a) if isinstance(a, Seed) else a.clone() if isinstance(a, Tensor) else a
-        for a in arguments
-    ]
+    return [new_generator(a) if isinstance(a, Seed) else a.clone() if isinstance(a, Tensor) else a for a in arguments]
+
+
+def new_generator(seed: Seed) -> torch.Generator:
+    generator = torch.Generator().manual_seed(seed.seed)
+    torch.rand(seed.used, generator=generator)
+    return generator
 
 
 def collect(result: Any) -> Arrays:
@@ -217,14 +254,21 @@ def as_array(value: Any) -> np.ndarray:
         return value.float().numpy() if value.dtype is torch.bfloat16 else value.numpy()
     if isinstance(value, np.ndarray | np.generic | bool | int | float) and np.asarray(value).dtype.kind in "biuf":
         return np.asarray(value)
+    if isinstance(value, nn.Module):
+        raise Unusable(MORE_THAN_A_MODEL)
     raise Unusable(f"it returned a {type(value).__name__} where a tensor is expected")
 
 
-def difference(got: Arrays, want: Arrays) -> str | None:
-    """In words, how ``got`` differs from ``want``: number of results, shape, kind, not a number, values."""
+def difference(got: Arrays, want: Arrays, only: str = "") -> str | None:
+    """In words, how ``got`` differs from ``want``: number of results, shape, kind, not a number, values.
+
+    ``only`` names the one result to look at, if not all.
+    """
     if set(got) != set(want):
-        return "it returned the wrong number of results" + values(results(got), results(want))
+        return "it did not return what is asked for" + values(results(got), results(want))
     for name, right in want.items():
+        if only not in ("", name):
+            continue
         found = got[name]
         which = "the result" if name == "value" else f"the {ordinal(name)} result"
         if found.shape != right.shape:
@@ -248,7 +292,12 @@ def without_values(words: str) -> str:
 
 
 def results(arrays: Arrays) -> str:
-    return "one result" if set(arrays) == {"value"} else f"{len(arrays)} results"
+    """What kind of thing was returned."""
+    if set(arrays) == {"value"}:
+        return "one tensor"
+    if not all(name.isdigit() for name in arrays):
+        return "a dictionary or a model"
+    return f"a tuple or list of {len(arrays)}"
 
 
 def ordinal(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import json
 import logging
 import os
 import re
@@ -38,12 +39,14 @@ def mark_up(cell: Any) -> dict[str, Any]:
 
 def problems_of(path: Path) -> list[str]:
     """What is wrong with a master, each in a few words; empty if it can be released."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.from_dict(json.loads(path.read_text(encoding="utf-8")))  # nbformat.read would mend ids
+    for cell in notebook.cells:
+        cell.source = "".join(cell.source)
     problems = []
     if notebook.nbformat_minor < 5:
         return ["it has no cell ids (nbformat_minor is below 5)"]
     for what, names in {
-        "cell id": [cell.id for cell in notebook.cells],
+        "cell id": [cell.get("id") for cell in notebook.cells],
         "grade_id": [mark_up(cell)["grade_id"] for cell in notebook.cells if "grade_id" in mark_up(cell)],
     }.items():
         problems += [f"duplicate {what} {name!r}" for name, count in Counter(names).items() if count > 1]
@@ -85,13 +88,16 @@ def release(home: Path, out: Path | None = None) -> list[Path]:
         The notebooks written.
 
     Raises:
-        GradingError: a master has a problem; nothing is changed then.
+        GradingError: a master has a problem, or somebody's answers would be lost; nothing is changed then.
     """
     found = masters(home)
     wrong = [f"{path.stem}: {'; '.join(problems)}" for path in found if (problems := problems_of(path))]
     if wrong:
         raise GradingError("not released. " + " | ".join(wrong))
     out = out or home / "exercises"
+    answered = [path for path in out.glob("*/*.ipynb") if holds_answers(path)]
+    if answered:
+        raise GradingError(f"not released: {answered[0]} holds answers; move it away first")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for path in found:
@@ -99,6 +105,14 @@ def release(home: Path, out: Path | None = None) -> list[Path]:
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(work / "release", out)
     return sorted(out.glob("*/*.ipynb"))
+
+
+def holds_answers(path: Path) -> bool:
+    """Whether somebody worked in a released notebook: an answer cell is not what nbgrader left there."""
+    from nbgrader.utils import compute_checksum
+
+    cells = nbformat.read(path, as_version=4).cells
+    return any(mark_up(c).get("solution") and mark_up(c).get("checksum") != compute_checksum(c) for c in cells)
 
 
 def generate(home: Path, name: str, work: Path) -> None:
@@ -142,7 +156,7 @@ def with_tools_on_path() -> None:
 
 READ_ME = """# {title}
 
-1. `python -m venv .venv`, then `.venv/bin/pip install {wheel}'[lab]'` (Windows: `.venv\\Scripts\\pip`).
+1. `python -m venv .venv`, then `.venv/bin/pip install "{wheel}[lab]"` (Windows: `.venv\\Scripts\\pip`).
 2. `.venv/bin/coursekit lab` opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`.
 3. Work in the notebook of the exercise, run the checks in it, and hand in that one file.
 

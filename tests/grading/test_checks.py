@@ -1,5 +1,6 @@
 """What a check tells a student: every wrong answer its own words and points, every right answer its points."""
 
+import contextlib
 import importlib
 
 import nbformat
@@ -26,7 +27,8 @@ def namespace(exercise, answer, source):
     for i, cell in enumerate(cells):
         about = mark_up(cell)
         if about.get("grade") and i > place:
-            return names, about["grade_id"].removeprefix(CHECK)
+            part = getattr(checks_of(exercise), about["grade_id"].removeprefix(CHECK))
+            return names.get(part.result), part
         if cell.cell_type == "code" and not about.get("grade") and (not about.get("solution") or i == place):
             text = source if i == place else "" if "%pip" in cell.source else cell.source
             exec(compile(text, cell.id, "exec"), names)
@@ -46,20 +48,20 @@ def cases(which):
 @pytest.mark.parametrize("seed", [0, 77])
 def test_a_wrong_answer_is_told_its_own_mistake(exercise, answer, mutant, seed):
     points, words, source = mutant
-    checks = checks_of(exercise)
-    names, part = namespace(exercise, answer, source)
-    with pytest.raises(CheckFailed, match=words) as failed:
-        getattr(checks, part)(names[part], seed=seed)
-    assert getattr(checks, part).earned == points, failed.value.text
+    result, part = namespace(exercise, answer, source)
+    with pytest.raises(CheckFailed) as failed:
+        part(result, seed=seed)
+    told = failed.value.text
+    assert words in " ".join(told.split())
+    assert part.earned == points, told
 
 
 @pytest.mark.parametrize(("exercise", "answer", "source"), cases("RIGHT"))
 @pytest.mark.parametrize("seed", [0, 77])
 def test_a_right_answer_of_another_style_passes(exercise, answer, source, seed, capsys):
-    names, part = namespace(exercise, answer, source)
-    check = getattr(checks_of(exercise), part)
-    check(names[part], seed=seed)
-    assert capsys.readouterr().out.endswith(f"✓ {part}: {check.points} of {check.points} points\n")
+    result, part = namespace(exercise, answer, source)
+    part(result, seed=seed)
+    assert capsys.readouterr().out.endswith(f"✓ {part.name}: {part.points} of {part.points} points\n")
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
@@ -76,15 +78,29 @@ def test_every_answer_has_enough_wrong_and_right_ones(exercise):
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
-def test_the_answer_of_the_master_passes_with_many_seeds(exercise):
-    """No seed may fail a right answer: the marking draws one for each student."""
-    checks = checks_of(exercise)
-    for cell in EXERCISES[exercise].cells:
-        if mark_up(cell).get("solution") and cell.cell_type == "code":
-            names, name = namespace(exercise, cell.id, cell.source)
-            part = getattr(checks, name)
-            for seed in range(3 if part.judge and part.seconds > 60 else 60):
-                part(names[name], seed=seed)
+def test_no_seed_refuses_a_right_answer(exercise):
+    """The marking draws a seed for each student."""
+    for answer, styles in ANSWERS[exercise].RIGHT.items():
+        for source in styles:
+            result, part = namespace(exercise, answer, source)
+            for seed in range(60 if part.draw(0)[0].arguments is not None else 3):
+                part(result, seed=seed)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_no_seed_lets_a_wrong_answer_pass(exercise):
+    """What a student sees in the notebook holds in the marking: the same points with every seed."""
+    for answer, mutants in ANSWERS[exercise].MUTANTS.items():
+        for points, words, source in mutants:
+            result, part = namespace(exercise, answer, source)
+            if part.draw(0)[0].arguments is None:
+                continue
+            earned = {}
+            for seed in range(25):
+                with contextlib.suppress(CheckFailed):
+                    part(result, seed=seed)
+                earned[seed] = part.earned
+            assert set(earned.values()) == {points}, (words, earned)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
@@ -127,6 +143,7 @@ def test_a_failed_check_shows_small_results_and_where_the_students_code_stopped(
         DOUBLE(buggy)
     shown = "\n".join(failed.value._render_traceback_())
     assert "return x @ torch.ones(7)" in shown
+    assert "shapes (2,)" in shown
     assert "parts.py" not in shown
 
 
@@ -137,8 +154,9 @@ def test_partial_points_and_the_score(capsys):
         DOUBLE(lambda x: x * 2 if len(x) == 2 else x)
     score([DOUBLE], {"essay": 4})
     out = capsys.readouterr().out
-    assert "double  ████░░░░░░    2 of   5" in out
-    assert "essay                 – of   4  read by a person" in out
+    assert "1  double  ████░░░░░░    2 of   5" in out
+    assert "2  essay                 – of   4  a person reads it" in out
+    assert "2 of   5  and 4 for a person to give" in out
 
 
 def test_arguments_are_copies_and_generators_are_new():
@@ -152,12 +170,12 @@ def test_arguments_are_copies_and_generators_are_new():
     part = Part(
         "p",
         {"a": 1},
-        lambda g: [Case("a", "", (tensor, Seed(5)))] * 2,
+        lambda g: [Case("a", "", (tensor, Seed(5, used))) for used in (0, 0, 3)],
         lambda x, seed: np.zeros(2),
     )
     part(vandal)
     assert tensor.tolist() == [1, 1]
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] != seen[2]
 
 
 @pytest.mark.parametrize("value", ["text", {1, 2}, object(), [["nested"]]])
@@ -177,7 +195,9 @@ def test_collect_takes_tensors_numbers_dictionaries_and_models():
 def test_difference_sees_each_kind():
     one = {"value": np.ones(2)}
     assert difference(one, {"value": np.ones(2) + 1e-7}) is None
-    assert "wrong number of results (got one result, expected 2 results)" in difference(one, {"0": 1, "1": 2})
+    assert "not return what is asked for (got one tensor, expected a tuple or list of 2)" in difference(
+        one, {"0": 1, "1": 2}
+    )
     assert "wrong shape (got (2,), expected (3,))" in difference(one, {"value": np.ones(3)})
     assert "finite" in difference({"value": np.array([1, np.nan])}, one)
     assert "wrong values" in difference(one, {"value": np.ones(2) * 1.001})

@@ -84,6 +84,10 @@ def additive_score(query, keys, W, U, v):
         return torch.tanh(query @ W.T + keys @ U.T) @ v
     return torch.tanh((query @ W.T)[:, None] + keys @ U.T) @ v
 """),
+        (0, "W is transposed", """
+def additive_score(query, keys, W, U, v):
+    return torch.tanh((query @ W)[:, None] + keys @ U.T) @ v
+"""),
         (6, "it stopped with", """
 def additive_score(query, keys, W, U, v):
     return torch.tanh(query @ W.T + keys @ U.T) @ v
@@ -110,6 +114,11 @@ def masked_softmax(scores, mask):
 def masked_softmax(scores, mask):
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
 """),
+        (11, "the highest score is a masked one", """
+def masked_softmax(scores, mask):
+    e = (scores - scores.max(dim=-1, keepdim=True).values).exp() * mask
+    return e / e.sum(dim=-1, keepdim=True)
+"""),
         (11, "exp overflows for large scores", """
 def masked_softmax(scores, mask):
     e = scores.exp() * mask
@@ -121,30 +130,30 @@ def masked_softmax(scores, mask):
 """),
     ],
     "attention_step": [
-        (0, "h and c are swapped", """
+        (12, "h and c are swapped", """
 def attention_step(h, states, mask, W_c):
     a = (states @ h[:, :, None])[:, :, 0].masked_fill(~mask, -torch.inf).softmax(dim=-1)
     c = (a[:, None] @ states)[:, 0]
     return torch.tanh(torch.cat([h, c], dim=-1) @ W_c.T), a
 """),
-        (0, "the tanh is missing", """
+        (12, "the tanh is missing", """
 def attention_step(h, states, mask, W_c):
     a = (states @ h[:, :, None])[:, :, 0].masked_fill(~mask, -torch.inf).softmax(dim=-1)
     c = (a[:, None] @ states)[:, 0]
     return torch.cat([c, h], dim=-1) @ W_c.T, a
 """),
-        (13, "padding gets weight", """
+        (14, "padding gets weight", """
 def attention_step(h, states, mask, W_c):
     a = (states @ h[:, :, None])[:, :, 0].softmax(dim=-1)
     c = (a[:, None] @ states)[:, 0]
     return torch.tanh(torch.cat([c, h], dim=-1) @ W_c.T), a
 """),
-        (0, "the first result is the context", """
+        (12, "this is the context", """
 def attention_step(h, states, mask, W_c):
     a = (states @ h[:, :, None])[:, :, 0].masked_fill(~mask, -torch.inf).softmax(dim=-1)
     return (a[:, None] @ states)[:, 0], a
 """),
-        (0, "the second result holds the scores", """
+        (8, "these are the scores", """
 def attention_step(h, states, mask, W_c):
     scores = (states @ h[:, :, None])[:, :, 0]
     a = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
@@ -173,20 +182,14 @@ def reversal_batch(n_sequences, longest, n_symbols, generator):
     source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
     return source, mask, source.flip(1)
 """),
-        (10, "target is the source", """
+        (0, "0 is a symbol too", """
 def reversal_batch(n_sequences, longest, n_symbols, generator):
     lengths = torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)
-    mask = torch.arange(longest) < lengths
-    source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
-    return source, mask, source
-"""),
-        (9, "not every length from 1 to longest occurs", """
-def reversal_batch(n_sequences, longest, n_symbols, generator):
-    lengths = torch.randint(1, longest, (n_sequences, 1), generator=generator)
-    mask = torch.arange(longest) < lengths
-    source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
+    source = torch.randint(n_symbols, (n_sequences, longest), generator=generator)
+    source = source * (torch.arange(longest) < lengths)
     index = (lengths - 1 - torch.arange(longest)).clamp(min=0)
-    return source, mask, source.gather(1, index) * mask
+    mask = source != 0
+    return source, mask, source.gather(1, index) * (torch.arange(longest) < lengths)
 """),
         (9, "the last symbol, n_symbols - 1, never occurs", """
 def reversal_batch(n_sequences, longest, n_symbols, generator):
@@ -204,9 +207,9 @@ def reversal_batch(n_sequences, longest, n_symbols, generator):
     index = (lengths - 1 - torch.arange(longest)).clamp(min=0)
     return source, mask, source.gather(1, index) * mask
 """),
-        (9, "another generator gave the same batch", """
+        (9, "gave the same batch", """
 def reversal_batch(n_sequences, longest, n_symbols, generator):
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(generator.initial_seed())
     lengths = torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)
     mask = torch.arange(longest) < lengths
     source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
@@ -220,6 +223,13 @@ def reversal_batch(n_sequences, longest, n_symbols, generator):
     source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
     return source, mask, source.flip(1)
 """),
+        (9, "neighbouring symbols depend on each other", """
+def reversal_batch(n_sequences, longest, n_symbols, generator):
+    lengths = torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)
+    mask = torch.arange(longest) < lengths
+    source = torch.randint(n_symbols, (n_sequences, 1), generator=generator).expand(-1, longest) * mask
+    return source, mask, source
+"""),
         (9, "the lengths are not equally likely", """
 def reversal_batch(n_sequences, longest, n_symbols, generator):
     first, second = torch.randint(1, longest + 1, (2, n_sequences, 1), generator=generator)
@@ -231,7 +241,7 @@ def reversal_batch(n_sequences, longest, n_symbols, generator):
 """),
     ],
     "train": [
-        (0, "no better than guessing", """
+        (0, "guessing gives 10 %", """
 def train(model):
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -265,7 +275,7 @@ def train(model):
         optimizer.step()
     return model
 """),
-        (0, "too few updates", """
+        (0, "are there a few hundred updates", """
 def train(model):
     generator = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

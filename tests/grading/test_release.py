@@ -1,0 +1,272 @@
+"""From the masters to what students get."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from coursekit.grading import GradingError
+from coursekit.grading.release import checks_of, mark_up, masters, problems_of, release, student_kit
+from coursekit.lectures import execute, home
+
+MASTERS = masters(home())
+
+
+@pytest.fixture(params=MASTERS, ids=lambda path: path.stem)
+def master(request):
+    return request.param
+
+
+def test_what_is_committed_is_what_release_makes(tmp_path):
+    made = {path.name: path.read_bytes() for path in release(home(), tmp_path / "first")}
+    again = {path.name: path.read_bytes() for path in release(home(), tmp_path / "second")}
+    committed = {path.name: path.read_bytes() for path in (home() / "exercises").glob("*/*.ipynb")}
+    assert made == again
+    assert made == committed, "run `coursekit release`"
+    names = {path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*") if path.is_file()}
+    there = {p.relative_to(home() / "exercises") for p in (home() / "exercises").rglob("*") if p.is_file()}
+    assert names == {path for path in there if "checkpoints" not in str(path)}
+
+
+def test_a_master_is_without_fault_and_clean(master):
+    assert problems_of(master) == []
+    notebook = nbformat.read(master, as_version=4)
+    nbformat.validate(notebook)
+    assert "widgets" not in notebook.metadata
+    assert not [cell.id for cell in notebook.cells if re.fullmatch(r"[0-9a-f]{8}", cell.id)]
+
+
+def test_an_exercise_has_its_anatomy(master):
+    notebook = nbformat.read(master, as_version=4)
+    cells = notebook.cells
+    checks = checks_of(master.stem)
+    assert 4 <= len(checks.PARTS) <= 7
+    assert len(checks.WRITTEN) == 1
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for number in range(1, len(checks.PARTS) + len(checks.WRITTEN) + 1):
+        (heading,) = re.findall(rf"^## {number} · .*\n\n(.*)$", text, re.MULTILINE)
+        assert re.match(r"[★☆]{3} · \d+ minutes · \d+ points", heading)
+    assert text.count("<details><summary>Hint</summary>") == len(checks.PARTS)
+    setup = next(cell.source for cell in cells if cell.id == "setup")
+    lecture = nbformat.read(next((home() / "notebooks").glob(f"{master.stem[:2]}_*.ipynb")), as_version=4)
+    assert setup == next(cell.source for cell in lecture.cells if cell.id == "setup")
+    for cell in cells:
+        about = mark_up(cell)
+        if cell.cell_type == "code" and (about.get("grade") or about.get("solution")):
+            assert "raises-exception" in cell.metadata.tags, f"{cell.id}: a failed part would stop all that follow"
+
+
+def test_a_master_earns_all_its_points_in_ninety_seconds(master, tmp_path):
+    result = execute(master, tmp_path)
+    assert result["error"] is None
+    executed = nbformat.read(tmp_path / "notebook.ipynb", as_version=4)
+    failed = [cell.id for cell in executed.cells for out in cell.get("outputs", []) if out.output_type == "error"]
+    assert failed == []
+    score = next(cell.outputs[0].text for cell in executed.cells if cell.id == "score")
+    automatic = sum(part.points for part in checks_of(master.stem).PARTS)
+    assert re.search(rf"so far +{automatic} of +{automatic} ", score)
+    assert result["seconds"] <= 90
+
+
+def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
+    stub = home() / "exercises" / master.stem / master.name
+    result = execute(stub, tmp_path)
+    executed = nbformat.read(tmp_path / "notebook.ipynb", as_version=4)
+    assert executed.cells[-1].execution_count, "the last cell was reached"
+    for cell in executed.cells:
+        if mark_up(cell).get("grade") and cell.cell_type == "code":
+            assert [out.output_type for out in cell.outputs] == ["error"]
+    score = next(cell.outputs[0].text for cell in executed.cells if cell.id == "score")
+    assert re.search(r"so far +0 of", score)
+    assert result["error"] is None
+
+
+def test_an_error_in_a_notebook_shows_words_and_no_traceback_of_ours(tmp_path):
+    name = MASTERS[0].stem
+    notebook = nbformat.read(home() / "exercises" / name / f"{name}.ipynb", as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if cell.id in ("imports", "luong_score", "check-luong_score")]
+    notebook.cells[1].source = "def luong_score(query, keys, W=None):\n    return query @ keys"
+    nbformat.write(notebook, tmp_path / "x.ipynb")
+    execute(tmp_path / "x.ipynb", tmp_path / "out")
+    (error,) = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[2].outputs
+    text = "\n".join(error.traceback)
+    assert text.startswith("✗ luong_score: 0 of 15 points")
+    assert "your cell, line 2, in luong_score\n    return query @ keys" in text
+    assert "parts.py" not in text
+
+
+# --- masters with a fault ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def course(tmp_path):
+    """A copy of the first master alone, to break."""
+    name = MASTERS[0].stem
+    folder = tmp_path / "solutions" / name
+    folder.mkdir(parents=True)
+    path = folder / f"{name}.ipynb"
+    path.write_bytes(MASTERS[0].read_bytes())
+    (tmp_path / "exercises" / name).mkdir(parents=True)
+    (tmp_path / "exercises" / name / f"{name}.ipynb").write_bytes(
+        (home() / "exercises" / name / path.name).read_bytes()
+    )
+    return path
+
+
+def change(path, edit):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    edit(notebook)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def duplicate_grade_id(notebook):
+    notebook["cells"][5]["metadata"]["nbgrader"]["grade_id"] = "title"
+
+
+def duplicate_cell_id(notebook):
+    notebook["cells"][5]["id"] = notebook["cells"][4]["id"]
+
+
+def missing_id(notebook):
+    del notebook["cells"][5]["metadata"]["nbgrader"]["grade_id"]
+
+
+def no_cell_ids(notebook):
+    notebook["nbformat_minor"] = 4
+    for cell in notebook["cells"]:
+        del cell["id"]
+
+
+def other_points(notebook):
+    next(c for c in notebook["cells"] if c["id"] == "check-luong_score")["metadata"]["nbgrader"]["points"] = 16
+
+
+def outputs(notebook):
+    out = {"output_type": "stream", "name": "stdout", "text": "x"}
+    next(c for c in notebook["cells"] if c["id"] == "imports")["outputs"] = [out]
+
+
+def unmarked_solution(notebook):
+    next(c for c in notebook["cells"] if c["id"] == "luong_score")["source"] = "def luong_score(): return 1"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (duplicate_grade_id, "duplicate grade_id 'title'"),
+        (duplicate_cell_id, "duplicate cell id"),
+        (missing_id, "has no grade_id"),
+        (no_cell_ids, "no cell ids"),
+        (other_points, "the points add up to 101, not 100"),
+        (outputs, "'imports' has outputs"),
+        (unmarked_solution, "'luong_score' marks no solution"),
+    ],
+)
+def test_a_fault_in_a_master_is_said_and_nothing_is_changed(course, edit, words):
+    change(course, edit)
+    released = course.parents[2] / "exercises" / course.stem / course.name
+    before = released.read_bytes()
+    with pytest.raises(GradingError, match=words):
+        release(course.parents[2])
+    assert released.read_bytes() == before
+
+
+def test_release_does_not_overwrite_answers(course):
+    """Somebody works through the exercise in the repository: their work is not thrown away."""
+    released = course.parents[2] / "exercises" / course.stem / course.name
+
+    def answer(notebook):
+        next(c for c in notebook["cells"] if c["id"] == "luong_score")["source"] = "def luong_score(): return 1"
+
+    change(released, answer)
+    before = released.read_bytes()
+    with pytest.raises(GradingError, match="holds answers"):
+        release(course.parents[2])
+    assert released.read_bytes() == before
+
+
+# --- what students get ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory):
+    out = tmp_path_factory.mktemp("kit") / "attention"
+    return out, student_kit(home(), out)
+
+
+def everything(kit):
+    """Every file of the folder, of the zip, and of the wheels in both, by name."""
+    out, archive = kit
+    found = {f"folder/{path.relative_to(out)}": path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(archive) as file:
+        found |= {f"zip/{name}": file.read(name) for name in file.namelist()}
+    for name in [name for name in found if name.endswith(".whl")]:
+        (Path(out).parent / "x.whl").write_bytes(found[name])
+        with zipfile.ZipFile(Path(out).parent / "x.whl") as wheel:
+            found |= {f"{name}/{entry}": wheel.read(entry) for entry in wheel.namelist()}
+    return found
+
+
+def test_students_get_lectures_exercises_and_the_package(kit):
+    names = set(everything(kit))
+    name = MASTERS[0].stem
+    wheel = next(n for n in names if n.startswith("folder/") and n.endswith(".whl"))
+    for wanted in (
+        f"folder/exercises/{name}/{name}.ipynb",
+        f"zip/attention/notebooks/{name}.ipynb",
+        "folder/README.md",
+    ):
+        assert wanted in names
+    assert f"{wheel}/coursekit/grading/checks/{name[3:]}.py" in names
+    assert f"{wheel}/coursekit/viz/js/alignment.js" in names
+
+
+def test_students_get_nothing_secret(kit):
+    files = everything(kit)
+    assert not [name for name in files if "solutions" in name or "/tests/" in name or "answers" in name]
+    hidden, solved = [], []
+    for path in MASTERS:
+        for cell in nbformat.read(path, as_version=4).cells:
+            hidden += re.findall(r"### BEGIN HIDDEN TESTS\n(.*?)\n### END", cell.source, re.DOTALL)
+            solved += re.findall(r"### BEGIN SOLUTION\n(.*?)\n *### END", cell.source, re.DOTALL)
+            if mark_up(cell).get("solution") and cell.cell_type == "markdown":
+                solved.append(cell.source)
+    assert len(hidden) == sum(len(checks_of(path.stem).PARTS) for path in MASTERS)
+    assert len(solved) > len(hidden)
+    for secret in hidden + solved:
+        lines = [json.dumps(line, ensure_ascii=False)[1:-1].encode() for line in secret.splitlines() if len(line) > 60]
+        lines.append(json.dumps(secret, ensure_ascii=False)[1:-1].encode())
+        assert not [name for name, data in files.items() for line in lines if line in data and name.endswith(".ipynb")]
+    marks = (b"### BEGIN HIDDEN", b"### BEGIN SOLUTION", b"### BEGIN MARK SCHEME")
+    assert not [name for name, data in files.items() for mark in marks if mark in data and name.endswith("ipynb")]
+
+
+def test_a_folder_with_something_in_it_is_not_overwritten(kit):
+    out, archive = kit
+    before = archive.read_bytes()
+    with pytest.raises(GradingError, match="is not empty"):
+        student_kit(home(), out)
+    assert archive.read_bytes() == before
+
+
+def test_the_checks_run_from_the_wheel_alone(kit, tmp_path):
+    """As in a student's environment: no tests, no solutions, no nbgrader."""
+    wheel = next(kit[0].glob("*.whl"))
+    code = """
+import sys
+sys.modules["nbgrader"] = sys.modules["psutil"] = sys.modules["nbformat"] = None
+from coursekit.grading.checks import seq2seq_attention as check
+import coursekit, torch
+assert ".whl" in coursekit.__file__
+check.luong_score(lambda q, k, W=None: torch.einsum("bd,bsd->bs", q, k if W is None else k @ W.T))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(wheel)}, capture_output=True, text=True
+    )
+    assert done.stdout == "✓ luong_score: 15 of 15 points\n", done.stderr
