@@ -112,7 +112,7 @@ def grade(
     results.mkdir(parents=True, exist_ok=True)
     ready = {n: found for n in jobs if (found := stored(results / f"{rows[n].digest}.json")) is not None}
     with contextlib.closing(open_book(out)) as book:
-        book_exercise(book, exercise, master)
+        book_exercise(book, out, exercise, master)
         book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
         for count, (number, result) in enumerate(ready.items(), 1):
             book_row(rows[number], result)

@@ -15,9 +15,14 @@ from coursekit.grading.intake import Submission
 from coursekit.grading.release import CHECK, mark_up, with_tools_on_path
 
 NBGRADER_CONFIG = """# For nbgrader and its formgrader, started in this folder; written by `coursekit grade`.
+from pathlib import Path
+
+here = Path(__file__).resolve().parent
 c = get_config()
+c.CourseDirectory.root = str(here)
 c.CourseDirectory.course_id = "course"
-c.CourseDirectory.db_url = "sqlite:///gradebook.db"
+c.CourseDirectory.db_url = f"sqlite:///{here / 'gradebook.db'}"
+c.Exchange.root = str(here / "exchange")
 """
 
 
@@ -45,11 +50,15 @@ def open_book(out: Path) -> Any:
     config = out / "nbgrader_config.py"
     if not config.exists():
         config.write_text(NBGRADER_CONFIG, encoding="utf-8")
+    (out / "exchange").mkdir(exist_ok=True)  # formgrader insists on one that it may write to
     return Gradebook(f"sqlite:///{out.resolve() / 'gradebook.db'}", "course")
 
 
-def book_exercise(book: Any, exercise: str, master: Any) -> None:
-    """Make the exercise and its cells known to the gradebook."""
+def book_exercise(book: Any, out: Path, exercise: str, master: Any) -> None:
+    """Make the exercise and its cells known to the gradebook, and the released notebook to the formgrader."""
+    source = out / "source" / exercise / f"{exercise}.ipynb"
+    source.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(master, source)
     book.update_or_create_assignment(exercise)
     book.update_or_create_notebook(exercise, exercise, kernelspec="{}")
     for cell in master.cells:
@@ -138,7 +147,7 @@ def in_words(part: dict[str, Any]) -> list[str]:
 
 def without_html(text: str) -> str:
     """Markdown in which no HTML works: the formgrader would run a student's scripts with the marker's rights."""
-    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text)
+    return re.sub(r"<(?=[a-zA-Z/!?])", "<\u200b", text)  # a space of no width: what it was is still read
 
 
 def standing(book: Any, exercise: str, student: str) -> Standing:

@@ -402,6 +402,9 @@ def judge_mask(source, mask, lengths) -> str | None:
     return "in each row of mask the True come first, one for each real symbol"
 
 
+UNEVEN = "the symbols are not equally likely, or not independent: draw each for itself"
+
+
 def judge_draws(source, mask, longest, symbols) -> str | None:
     """Are lengths and symbols equally likely and independent?"""
     lengths, drawn = mask.sum(axis=1), source[mask]
@@ -421,14 +424,14 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
         return "the last symbol, n_symbols - 1, never occurs (the upper end of torch.randint is left out)"
     chances = [
         (lengths - 1, longest, "the lengths are not equally likely"),
-        (drawn, symbols, "the symbols are not equally likely"),
+        (drawn, symbols, UNEVEN),
     ]
     if (mask == (np.arange(longest) < lengths[:, None])).all():  # otherwise the aspect of the mask says so
         both = mask[:, 1::2]  # symbols 1 and 2, 3 and 4, ... that are real
         left, right = source[:, 0 : 2 * both.shape[1] : 2][both], source[:, 1::2][both]
         together, first = left * symbols + right, (lengths - 1) * symbols + source[:, 0]
         chances += [
-            (together, symbols**2, "neighbouring symbols depend on each other: draw each for itself"),
+            (together, symbols**2, UNEVEN),
             (first, longest * symbols, "length and first symbol depend on each other"),
         ]
     for codes, kinds, words in chances:

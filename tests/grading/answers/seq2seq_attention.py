@@ -223,7 +223,7 @@ def reversal_batch(n_sequences, longest, n_symbols, generator):
     source = torch.randint(n_symbols, (n_sequences, longest), generator=generator) * mask
     return source, mask, source.flip(1)
 """),
-        (9, "neighbouring symbols depend on each other", """
+        (9, "or not independent", """
 def reversal_batch(n_sequences, longest, n_symbols, generator):
     lengths = torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)
     mask = torch.arange(longest) < lengths

@@ -1,0 +1,164 @@
+"""The gradebook, a person's marks in it through nbgrader's own formgrader, and the feedback that follows."""
+
+import csv
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+
+import nbformat
+import pytest
+
+from coursekit.grading import batch
+from coursekit.grading.book import without_html
+from coursekit.lectures import home
+from tests.grading.classroom import NAME, SOLUTIONS, cell_of, only
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+EVIL = """Neighbours swap, for $a<b$. <script>document.title = 'owned'</script>
+<img src="x" onerror="document.title = 'owned'"> <a href="javascript:document.title='owned'">click</a>"""
+
+
+def hand_in(folder, **written):
+    for student, text in written.items():
+        notebook = only(luong_score=SOLUTIONS["luong_score"])
+        if text:
+            cell_of(notebook, "read_a_map").source = text
+        (folder / student).mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, folder / student / f"{NAME}.ipynb")
+
+
+def mark(folder):
+    return batch.grade(NAME, [folder / "in"], folder / "out", home(), workers=2)
+
+
+def rows(folder, kind=""):
+    with (folder / "out" / f"{NAME}{kind}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def course(bubblewrap, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("book")
+    hand_in(folder / "in", alice=EVIL, bob="Something else.", carol=None)
+    mark(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def formgrader(course):
+    """nbgrader's formgrader, served from the folder of the marking."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--ServerApp.port_retries=0", "--IdentityProvider.token=t", f"--ServerApp.root_dir={course / 'out'}"]
+    command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    own = {name: str(course / name.lower()) for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    log = (course / "server.log").open("w")
+    server = subprocess.Popen(
+        command, cwd=course / "out", env={**os.environ, **own, "PATH": path}, stdout=log, stderr=subprocess.STDOUT
+    )
+    address = f"http://127.0.0.1:{port}/formgrader"
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"{address}/api/status?token=t", timeout=5).close()
+            break
+        except OSError:
+            assert server.poll() is None, (course / "server.log").read_text()
+            time.sleep(0.1)
+    yield address
+    server.terminate()
+    server.wait()
+    log.close()
+
+
+def test_before_anybody_read_the_answers(course):
+    by_student = {row["student"]: row for row in rows(course)}
+    assert by_student["alice"]["status"] == by_student["bob"]["status"] == "waits for a person"
+    assert by_student["alice"]["read_a_map"] == ""
+    assert by_student["carol"] | {"handed_in": ""} == by_student["carol"] | {
+        "handed_in": "",
+        "status": "marked",
+        "total": "15",
+        "read_a_map": "0",
+    }
+    assert [row["Grade"] for row in rows(course, "_moodle")] == ["", "", "15"], "no grade before it is final"
+    page = (course / "out" / "feedback" / "alice" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "and 10 more are read by a person" in page
+
+
+def test_a_person_marks_the_written_answer_in_formgrader(course, formgrader, browser):
+    page = browser.new_page()
+    page.goto(f"{formgrader}/gradebook?token=t")
+    page.get_by_text(NAME).first.wait_for()
+    page.goto(f"{formgrader}/gradebook/{NAME}/{NAME}")
+    page.get_by_text("Submission #1").wait_for()
+    links = page.get_by_role("link", name=re.compile("Submission #"))
+    addresses = [link.get_attribute("href") for link in links.all()]
+    assert len(addresses) == 3
+    for address in addresses:
+        page.goto(f"{formgrader.removesuffix('/formgrader')}{address}")
+        page.locator("#read_a_map").wait_for()
+        page.wait_for_load_state("networkidle")
+        if "Neighbours swap" in page.content():
+            assert "owned" not in page.title(), "a student's script ran with the rights of the marker"
+            assert page.locator("img[onerror], .nbgrader_cell script").count() == 0
+            assert page.locator("a[href^='javascript:']").count() == 0
+            saved = page.expect_response(lambda answer: "/api/grade/" in answer.url and answer.request.method == "PUT")
+            with saved:
+                page.locator("input#read_a_map").fill("7")
+                page.locator("input#read_a_map").press("Tab")
+            saved = page.expect_response(
+                lambda answer: "/api/comment/" in answer.url and answer.request.method == "PUT"
+            )
+            with saved:
+                page.locator("textarea.comment").last.fill("Name an <experiment>.")
+                page.locator("textarea.comment").last.press("Tab")
+    page.close()
+    mark(course)
+    by_student = {row["student"]: row for row in rows(course)}
+    assert (by_student["alice"]["status"], by_student["alice"]["total"]) == ("marked", "22")
+    assert by_student["bob"]["status"] == "waits for a person"
+    assert [row["Grade"] for row in rows(course, "_moodle")] == ["22", "", "15"]
+    assert [row[NAME] for row in rows(course, "_canvas")] == ["100", "22", "", "15"]
+    page = (course / "out" / "feedback" / "alice" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "22 of 100 points" in page
+    assert "Name an &lt;experiment&gt;." in page
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+
+
+def test_a_person_overrules_and_a_later_marking_keeps_it(course):
+    """Depends on nothing but the gradebook: 5 points by hand for a part that was marked with 0."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course / 'out' / 'gradebook.db'}") as book:
+        book.find_grade("check-train", NAME, NAME, "bob").manual_score = 5
+        book.find_grade("read_a_map", NAME, NAME, "bob").manual_score = 3
+        book.find_grade("read_a_map", NAME, NAME, "bob").needs_manual_grade = False
+        book.db.commit()
+    mark(course)
+    assert next(row for row in rows(course) if row["student"] == "bob")["total"] == "23"
+    hand_in(course / "in", bob="Something new.")
+    mark(course)
+    with Gradebook(f"sqlite:///{course / 'out' / 'gradebook.db'}") as book:
+        grade = book.find_grade("read_a_map", NAME, NAME, "bob")
+        assert grade.needs_manual_grade, "another answer has to be read again"
+        assert grade.manual_score == 3
+        assert not book.find_grade("check-train", NAME, NAME, "bob").needs_manual_grade
+    with sqlite3.connect(course / "out" / "gradebook.db") as db:
+        assert db.execute("select count(*) from submitted_assignment").fetchone() == (3,)
+
+
+def test_html_is_disarmed_and_still_read():
+    for text in ("<script>", "</b>", "<!--", "<?php", "<IMG src=x>"):
+        changed = without_html(text)
+        assert not re.search(r"<[a-zA-Z/!?]", changed)
+        assert changed.replace("\u200b", "") == text
+    assert without_html("a < b <= c <3") == "a < b <= c <3"

@@ -1,0 +1,237 @@
+"""Marking one submission: its seed, hidden cases, the protocol; and what a marker sees and is told."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coursekit.grading import GradingError, batch, sandbox
+from coursekit.grading.checks import seq2seq_attention as check
+from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
+from coursekit.grading.intake import Submission
+from coursekit.grading.marking import mark, seed_for
+from coursekit.grading.parts import Seed
+from coursekit.lectures import home
+from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
+
+
+def job(**answers):
+    private, unsafe = answers.pop("private", None), answers.pop("unsafe", False)
+    return {
+        "exercise": NAME,
+        "master": RELEASED,
+        "answers": answers,
+        "seed": answers.pop("seed", 5),
+        "private": private,
+        "unsafe": unsafe,
+    }
+
+
+def part(result, name):
+    return next(part for part in result["parts"] if part["name"] == name)
+
+
+def test_the_seed_is_secret_stable_and_each_students_own():
+    assert seed_for(b"k" * 32, "a", "b") == seed_for(b"k" * 32, "a", "b")
+    others = [seed_for(b"k" * 32, "a", "c"), seed_for(b"k" * 32, "b", "b"), seed_for(b"j" * 32, "a", "b")]
+    assert len({seed_for(b"k" * 32, "a", "b"), seed_for(b"k" * 32, "ab", ""), *others}) == 5
+    torch.Generator().manual_seed(seed_for(b"k" * 32, "a", "b"))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["float32", "float64", "int64", "bool", "uint8"]), st.lists(st.integers(0, 4), max_size=3)
+        ),
+        max_size=4,
+    )
+)
+def test_arrays_survive_the_journey(kinds):
+    rng = np.random.default_rng(0)
+    arrays = {str(i): (rng.normal(size=shape) * 10).astype(kind) for i, (kind, shape) in enumerate(kinds)}
+    back = unpack(json.loads(json.dumps(pack(arrays))))
+    assert set(back) == set(arrays)
+    for name in arrays:
+        np.testing.assert_array_equal(back[name], arrays[name])
+        assert back[name].dtype == arrays[name].dtype
+
+
+def test_arguments_survive_the_journey():
+    arguments = (torch.randn(2, 3).T, torch.tensor(True), 7, "text", None, Seed(5, used=3))
+    back = unpack_arguments(json.loads(json.dumps(pack_arguments(arguments))))
+    assert torch.equal(back[0], arguments[0])
+    assert torch.equal(back[1], arguments[1])
+    assert back[2:] == [7, "text", None, Seed(5, used=3)]
+
+
+def test_one_part_that_loops_costs_the_others_nothing(bubblewrap, monkeypatch):
+    monkeypatch.setattr(check.additive_score, "seconds", 3)
+    answers = {name: source for name, source in SOLUTIONS.items() if name != "train"}
+    result = mark(job(**answers | {"additive_score": "def additive_score(*x):\n    while True: pass"}))
+    assert [p["points"] for p in result["parts"]] == [15, 0, 15, 20, 15, 0]
+    assert part(result, "additive_score")["problem"] == "it took longer than 3 seconds"
+    assert part(result, "train")["problem"] == "not answered"
+
+
+def test_a_call_that_dies_costs_its_aspect_alone(bubblewrap):
+    source = "import os\ndef luong_score(query, keys, W=None):\n    if W is not None: os._exit(1)\n"
+    source += "    return (query[:, None] * keys).sum(-1)"
+    luong = part(mark(job(luong_score=source)), "luong_score")
+    assert [(a["name"], a["points"]) for a in luong["aspects"]] == [("dot", 7), ("general", 0)]
+    assert luong["problem"] == ""
+    assert luong["aspects"][1]["words"] == "it ended the process that it ran in"
+
+
+def test_warnings_and_progress_on_stderr_cost_nothing(bubblewrap):
+    source = (
+        "import sys, warnings\nfrom tqdm import tqdm\nwarnings.warn('careful')\nprint('x' * 10**6, file=sys.stderr)\n"
+    )
+    source += "for _ in tqdm(range(9)): pass\n" + SOLUTIONS["luong_score"]
+    assert part(mark(job(luong_score=source)), "luong_score")["points"] == 15
+
+
+def test_magics_helpers_and_top_level_await_run_as_in_a_notebook(bubblewrap):
+    source = "%matplotlib inline\nimport asyncio\nawait asyncio.sleep(0)\n!true\n" + SOLUTIONS["luong_score"]
+    assert part(mark(job(luong_score=source)), "luong_score")["points"] == 15
+
+
+def test_words_name_kind_and_line_but_not_the_message(bubblewrap):
+    result = mark(job(luong_score="def luong_score(query, keys, W=None):\n    return query @@ keys"))
+    assert part(result, "luong_score")["problem"] == "it stopped with a SyntaxError"
+    result = mark(job(luong_score="def luong_score(query, keys, W=None):\n    return helper(query)"))
+    words = part(result, "luong_score")["aspects"][0]["words"]
+    assert words.startswith("it stopped with a NameError in line 2 (only the answer cells are read")
+    assert "luong_score: NameError: name 'helper' is not defined" in result["details"]
+
+
+def test_a_name_that_is_not_defined_is_said(bubblewrap):
+    result = mark(job(luong_score="def luong_scores(query, keys, W=None):\n    return 0"))
+    assert part(result, "luong_score")["problem"] == "no luong_score is defined"
+
+
+def test_hidden_cases_of_the_private_folder_count(bubblewrap, tmp_path):
+    """An answer that works for all public shapes, and not for a batch of eleven."""
+    source = SOLUTIONS["luong_score"].replace("if W is not", "if len(query) == 11: return query\n    if W is not")
+    assert part(mark(job(luong_score=source)), "luong_score")["points"] == 15
+    (tmp_path / f"{NAME}.py").write_text(
+        "import torch\nfrom coursekit.grading.parts import Case\n"
+        "def luong(g): return [Case('dot', 'eleven', (torch.randn(11, 3, generator=g), torch.randn(11, 2, 3)))]\n"
+        "CASES = {'luong_score': luong}\n"
+    )
+    luong = part(mark(job(luong_score=source, private=str(tmp_path))), "luong_score")
+    assert luong["points"] == 8
+    assert part(mark(job(luong_score=SOLUTIONS["luong_score"], private=str(tmp_path))), "luong_score")["points"] == 15
+
+
+def test_a_private_folder_with_a_mistake_is_said(tmp_path):
+    (tmp_path / f"{NAME}.py").write_text("CASES = {'no such part': None}")
+    with pytest.raises(GradingError, match="expected CASES"):
+        mark(job(private=str(tmp_path)))
+
+
+def test_unsafe_marks_without_walls():
+    result = mark(job(luong_score=SOLUTIONS["luong_score"], additive_score="import os\nos._exit(1)", unsafe=True))
+    assert [p["points"] for p in result["parts"]] == [15, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="the other tests are unprivileged then")
+def test_marking_as_an_ordinary_user(bubblewrap, tmp_path):
+    """Most markers are not root: bubblewrap then works with a user namespace of its own."""
+    base, out = sys.base_prefix, tmp_path / "out"
+    folder = tmp_path / "in" / "alice"
+    folder.mkdir(parents=True)
+    nbformat.write(only(luong_score=SOLUTIONS["luong_score"]), folder / f"{NAME}.ipynb")
+    for path in (tmp_path, *tmp_path.parents):
+        if path.name.startswith("pytest-"):
+            path.chmod(0o755)
+    tmp_path.chmod(0o777)
+    # a Python that lies in root's home is shown to others, in a mount namespace of its own
+    home_of_root, seen = "/" + base.split("/")[1], f"{tmp_path}/base"
+    script = f"""
+mkdir {seen} && mount --bind {base} {seen}
+if [ "$(stat -c %a {home_of_root})" != 755 ]; then
+  mount -t tmpfs -o mode=755 none {home_of_root} && mkdir -p {base} && mount --bind {seen} {base}
+fi
+exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME={tmp_path} \
+  {sys.executable} -m coursekit grade 02 {tmp_path}/in --out {out}
+"""
+    command = ["unshare", "--mount", "sh", "-ec", script]
+    done = subprocess.run(command, cwd=home(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "1 rows: 1 marked" in done.stdout
+    assert (out / "gradebook.db").stat().st_uid == 65534
+    assert ",15,100," in (out / f"{NAME}.csv").read_text()
+
+
+# --- small things of the batch -------------------------------------------------------------------------
+
+
+def test_borrowed_answers_and_lateness_are_flagged():
+    row = batch.Row(Submission("x"), answers={"luong_score": "import torch\nfrom coursekit.nn.scores import DotScore"})
+    batch.flag_borrowed(row)
+    assert row.submission.flags == ["luong_score imports coursekit.nn.scores"]
+    due = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+    for when, flag in ((datetime(2026, 11, 30, 12, 0), []), (datetime(2026, 12, 1, 13, 5), ["late by 1 d 1 h 5 min"])):
+        submission = Submission("x", handed_in=when.replace(tzinfo=UTC))
+        batch.flag_late(submission, due)
+        assert submission.flags == flag
+    submission = Submission("x", late=True)
+    batch.flag_late(submission, None)
+    assert submission.flags == ["late, says the platform"]
+
+
+def test_a_spreadsheet_runs_no_formula():
+    assert [batch.no_formula(text) for text in ("=cmd|x", "+1", "-1", "@x", "a=1", "", 5)] == [
+        *("'=cmd|x", "'+1", "'-1", "'@x"),
+        *("a=1", "", 5),
+    ]
+
+
+def test_a_changed_answer_check_or_seed_is_marked_again():
+    first = batch.digest(job(luong_score="a"))
+    assert first == batch.digest(job(luong_score="a"))
+    assert first != batch.digest(job(luong_score="b"))
+    assert first != batch.digest(job(luong_score="a", seed=6))
+
+
+def test_a_key_with_a_mistake_is_said(tmp_path):
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(GradingError, match="cannot use the secret key"):
+        batch.secret_key(tmp_path)
+    (tmp_path / "key").write_text("abcd")
+    with pytest.raises(GradingError, match="shorter than 16 bytes"):
+        batch.secret_key(tmp_path)
+
+
+def test_an_exercise_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(GradingError, match="no exercise '99_x'"):
+        batch.grade("99_x", [tmp_path], tmp_path / "out", home())
+
+
+def test_a_machine_that_fails_is_no_mark(bubblewrap, tmp_path, monkeypatch):
+    """The sandbox does not start for one submission: it is flagged, and marked at the next run."""
+    for name in ("alice", "bob"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        nbformat.write(only(luong_score=SOLUTIONS["luong_score"]), tmp_path / "in" / name / "x.ipynb")
+    real = sandbox.run
+
+    def fails_once(steps, stage, unsafe):
+        monkeypatch.setattr(sandbox, "run", real)
+        raise GradingError("the sandbox did not start: no memory")
+
+    monkeypatch.setattr(sandbox, "run", fails_once)
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), workers=1)
+    assert sorted(row.status for row in outcome.rows) == ["marked", "not marked"]
+    failed = next(row for row in outcome.rows if row.status == "not marked")
+    assert failed.submission.problem == "marking failed, mark it again: the sandbox did not start: no memory"
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), workers=1)
+    assert [(row.status, row.standing.total) for row in outcome.rows] == [("marked", 15)] * 2
+    assert outcome.again == 1
