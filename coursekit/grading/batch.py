@@ -158,7 +158,7 @@ def marked_by_dask(jobs: dict[int, dict], scheduler: str) -> Iterator[tuple[int,
     except ModuleNotFoundError:
         raise GradingError("--scheduler needs Dask: pip install 'attention-course[grade,dask]'") from None
     try:
-        client = Client(scheduler, timeout=20, set_as_default=False)
+        client = Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:
         raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
     with client:

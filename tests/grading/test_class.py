@@ -153,7 +153,7 @@ def test_a_third_run_changes_nothing(folder, marked):
     done = subprocess.run(command(folder), capture_output=True, text=True, check=True)
     assert {path: path.read_bytes() for path in files} == before
     booked = sum(total is not None for _, _, total, _ in CLASS)
-    assert len(before) == 3 * booked + 3, "notebook, result and feedback of each, and three tables"
+    assert len(before) == 3 * booked + 4, "notebook, result and feedback of each; the exercise and three tables"
     assert f"{booked} marked ({booked} of them before)" in done.stdout
 
 

@@ -1,0 +1,76 @@
+"""Marking on a Dask cluster: two real workers, one killed in the middle; every submission is marked once."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+
+from coursekit.grading import GradingError, batch
+from coursekit.lectures import home
+from tests.grading.classroom import NAME, SOLUTIONS, only
+
+CLASS = 12
+
+
+@pytest.fixture
+def cluster(bubblewrap, tmp_path):
+    """A scheduler and two workers, each its own process; their processes."""
+    environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "9", "OMP_NUM_THREADS": "1"}
+    started = []
+
+    def start(*words):
+        command = [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]]
+        with (tmp_path / f"{len(started)}.log").open("w") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=tmp_path))
+
+    start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    address = None
+    for _ in range(600):
+        if found := re.search(r"tcp://127\.0\.0\.1:\d+", (tmp_path / "0.log").read_text()):
+            address = found[0]
+            break
+        time.sleep(0.1)
+    for _ in range(2):
+        start("dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny")
+    yield address, started[1:]
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_worker_loses_nothing(cluster, tmp_path):
+    address, workers = cluster
+    for number in range(CLASS):
+        source = SOLUTIONS["luong_score"] + f"\n# student {number}"
+        folder = tmp_path / "in" / f"s{number:02}"
+        folder.mkdir(parents=True)
+        nbformat.write(
+            only(luong_score=source if number % 2 else "import time\ntime.sleep(3)\n" + source), folder / "x.ipynb"
+        )
+    seen = []
+
+    def progress(done, of):
+        seen.append(done)
+        if done == 3:
+            workers[0].send_signal(signal.SIGKILL)
+
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), scheduler=address, progress=progress)
+    assert seen == list(range(1, CLASS + 1))
+    assert [row.standing.total for row in outcome.rows] == [15] * CLASS
+    assert workers[0].wait() == -signal.SIGKILL
+    assert workers[1].poll() is None
+    with sqlite3.connect(tmp_path / "out" / "gradebook.db") as db:
+        assert db.execute("select count(*) from submitted_assignment").fetchone() == (CLASS,)
+
+
+def test_no_scheduler_is_said(tmp_path, monkeypatch):
+    (tmp_path / "in" / "alice").mkdir(parents=True)
+    nbformat.write(only(), tmp_path / "in" / "alice" / "x.ipynb")
+    with pytest.raises(GradingError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), scheduler="tcp://127.0.0.1:9")
