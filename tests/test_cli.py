@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import subprocess
 import sys
@@ -110,3 +111,32 @@ def test_doctor_says_what_to_do(monkeypatch, capsys):
 def test_python_m_coursekit_is_the_same_command():
     done = subprocess.run([sys.executable, "-m", "coursekit", "--help"], capture_output=True, text=True, check=True)
     assert all(command in done.stdout for command in ("lab", "run", "release", "grade", "doctor"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["grade"], "Missing argument 'exercise'"),
+        (["grade", "02", "nowhere", "--out", "out"], "no such file or folder: nowhere"),
+        (["grade", "77", ".", "--out", "out"], "no exercise '77'; there are: 02_seq2seq_attention"),
+        (["grade", "02", ".", "--out", "out", "--due", "tomorrow"], "does not match the formats"),
+        (["grade", "02", ".", "--out", "README.md"], "README.md is no folder"),
+        (["grade", "02", ".", "--out", "out", "--roster", "no.csv"], "cannot read the roster no.csv"),
+        (["release", "--student", "tests"], "tests is not empty: name a new folder"),
+    ],
+)
+def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):
+    monkeypatch.chdir(lectures.home())
+    code, _, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (lectures.home() / "out").exists()
+
+
+def test_grading_without_nbgrader_says_what_to_install(monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
+    code, _, err = run("release", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert err == "nbgrader is missing: in the course's folder, pip install --editable '.[grade]'\n"

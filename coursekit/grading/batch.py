@@ -83,6 +83,8 @@ def grade(
     path = home / "exercises" / exercise / f"{exercise}.ipynb"
     if not path.is_file():
         raise GradingError(f"no exercise {exercise!r}: {path} is not there ('coursekit release' makes it)")
+    if out.exists() and not out.is_dir():
+        raise GradingError(f"{out} is no folder: name one for the results")
     if not unsafe and not scheduler and (problem := sandbox.why_not()):
         raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
     master = nbformat.read(path, as_version=4)
