@@ -1,10 +1,16 @@
-"""What every attention module shares: the masked softmax, and a way to look at the weights."""
+"""Attention: the masked softmax, scaled dot products, several heads, and a way to look at the weights.
+
+Legend: B batch, H heads, T queries, S keys and values, D size of the model, Dh = D / H size of a head.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.masks import causal_mask
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -65,3 +71,150 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     finally:
         for name, module in modules.items():
             module.recorded = before[name]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    need_weights: bool = False,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
+
+    Two paths give the same numbers: PyTorch's fused kernel, and the formula, where the weights are asked for.
+    A query that may attend to nothing gets zeros.
+
+    Args:
+        query: (B, H, T, Dh).
+        key: (B, H, S, Dh).
+        value: (B, H, S, any size).
+        mask: boolean, broadcastable to (B, H, T, S); True = may attend.
+        causal: attend to no later position; the queries are the last T of the S positions.
+        need_weights: return the weights too.
+        dropout: probability with which a weight is set to 0 (and the others are scaled up).
+
+    Returns:
+        The weighted values (B, H, T, size of a value), and the weights (B, H, T, S) or None.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1.
+    """
+    T, S = query.shape[-2], key.shape[-2]
+    if mask is None and not need_weights and (not causal or T == S or T == 1):
+        fused = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal and T > 1)
+        return fused, None
+    if causal and T > 1:
+        later = causal_mask(T, S, query.device)
+        mask = later if mask is None else mask & later
+    alive = None
+    if mask is not None:
+        alive = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
+        mask = mask | ~alive
+    if need_weights:
+        scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
+        weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
+        if alive is not None:
+            weights = weights * alive
+        return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
+    attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
+    return attended * alive, None
+
+
+class Cache:
+    """Keys and values of the positions so far, in memory that is set aside once, for decoding step by step.
+
+    Args:
+        max_length: positions that fit.
+    """
+
+    def __init__(self, max_length: int):
+        self.max_length, self.length = max_length, 0
+        self.key: Tensor | None = None
+        self.value: Tensor | None = None
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values (B, H, T, Dh); all of them so far, (B, H, S, Dh)."""
+        start, end = self.length, self.length + key.shape[-2]
+        if end > self.max_length:
+            raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
+        if self.key is None:
+            self.key, self.value = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
+        self.key[:, :, start:end], self.value[:, :, start:end] = key, value
+        self.length = end
+        return self.key[:, :, :end], self.value[:, :, :end]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
+        if self.key is not None:
+            self.key, self.value = self.key[rows], self.value[rows]
+
+
+class MultiHeadAttention(Attention):
+    """Several attentions side by side, each with projections of its own.
+
+    ``head_h = attend(x W_h^Q, y W_h^K, y W_h^V)``, and the output is ``[head_1; ...; head_H] W^O``. The
+    projections of all heads are one matrix ``qkv`` of shape (3 D, D).
+
+    Args:
+        d_model: D.
+        n_heads: H, a divisor of D.
+        bias: add biases to the projections.
+        dropout: of the weights, in training.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, bias: bool = True, dropout: float = 0.0):
+        super().__init__()
+        if n_heads < 1 or d_model % n_heads:
+            raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
+        self.n_heads, self.dropout = n_heads, dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.out = nn.Linear(d_model, d_model, bias=bias)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, H, T, Dh)."""
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Queries from ``x`` (B, T, D); keys and values from ``memory`` (B, S, D), or from ``x`` itself.
+
+        Args:
+            mask: boolean, broadcastable to (B, H, T, S); True = may attend. With a cache S counts the
+                positions in it too.
+            causal: attend to no later position (self-attention alone).
+            cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
+                first call and kept.
+
+        Returns:
+            (B, T, D).
+        """
+        if memory is None:
+            query, key, value = map(self.split, self.qkv(x).chunk(3, dim=-1))
+            if cache is not None:
+                key, value = cache.append(key, value)
+        else:
+            D, bias = x.shape[-1], self.qkv.bias
+            query = self.split(F.linear(x, self.qkv.weight[:D], None if bias is None else bias[:D]))
+            if cache is None or cache.length == 0:
+                both = F.linear(memory, self.qkv.weight[D:], None if bias is None else bias[D:])  # (B, S, 2 D)
+                key, value = map(self.split, both.chunk(2, dim=-1))
+                if cache is not None:
+                    cache.append(key, value)
+            else:
+                key, value = cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
+        watched = self.recorded is not None
+        dropout = self.dropout if self.training else 0.0
+        heads, weights = attend(query, key, value, mask, causal, need_weights=watched, dropout=dropout)
+        if watched:
+            self.record(weights)
+        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dh) -> (B, T, H Dh = D) -> (B, T, D)

@@ -1,0 +1,174 @@
+"""The blocks that every Transformer of the course is built from.
+
+Legend: B batch, T tokens, S tokens of the memory, D = d_model, F = d_ff.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.attention import Cache, MultiHeadAttention
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,  # x * Phi(x), exact
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's approximation of it
+}
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between, at each position by itself: ``W_2 act(W_1 x + b_1) + b_2``.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.3, equation 2 (there with relu).
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", bias: bool = True, dropout: float = 0.0):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation={activation!r}: must be one of {', '.join(map(repr, ACTIVATIONS))}")
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+        self.activation, self.dropout = activation, nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = ACTIVATIONS[self.activation](self.up(x))  # (B, T, D) -> (B, T, F)
+        return self.down(self.dropout(hidden))  # (B, T, D)
+
+
+class DropPath(nn.Module):
+    """In training, leaves out a whole branch of a sample with probability p, and scales the others by 1 / (1 - p).
+
+    Source: Huang et al. (2016), arXiv 1603.09382 (stochastic depth), for each sample by itself.
+    """
+
+    def __init__(self, p: float = 0.0):
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"drop_path={p}: a probability below 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.p == 0 or not self.training:
+            return x
+        kept = torch.rand(x.shape[0], *[1] * (x.dim() - 1), device=x.device) >= self.p  # (B, 1, 1)
+        return x * kept / (1 - self.p)
+
+
+class Residual(nn.Module):
+    """A branch beside a straight way, with its layer norm.
+
+    ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, as published).
+    """
+
+    def __init__(self, d_model: int, norm_first: bool, eps: float, dropout: float, drop_path: float, bias: bool):
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.norm_first = norm_first
+        self.dropout, self.drop_path = nn.Dropout(dropout), DropPath(drop_path)
+
+    def forward(self, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.norm_first:
+            return x + self.drop_path(self.dropout(branch(self.norm(x))))
+        return self.norm(x + self.drop_path(self.dropout(branch(x))))
+
+
+class Block(nn.Module):
+    """Self-attention, then the feed-forward network, each beside a residual connection.
+
+    Args:
+        d_model, n_heads, d_ff: D, H, F.
+        norm_first: pre-norm (True) or post-norm (False).
+        activation: ``"relu"``, ``"gelu"`` or ``"gelu_tanh"``.
+        eps: of the layer norms.
+        dropout: of the attention weights, the hidden units and both branches, in training.
+        drop_path: probability to leave out a branch of a sample, in training.
+        bias: of the linear layers and norms.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        *,
+        norm_first: bool = True,
+        activation: str = "relu",
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
+        self.attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.attention_residual = residual()
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, cache: Cache | None = None
+    ) -> Tensor:
+        """``x`` (B, T, D) -> (B, T, D); ``mask``, ``causal`` and ``cache`` as in ``MultiHeadAttention``."""
+        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, causal=causal, cache=cache))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class DecoderBlock(nn.Module):
+    """Causal self-attention, attention to the encoder's output, the feed-forward network.
+
+    Args: as for ``Block``.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        *,
+        norm_first: bool = True,
+        activation: str = "relu",
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
+        self.self_attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.self_residual = residual()
+        self.cross_attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.cross_residual = residual()
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        cache: tuple[Cache, Cache] | None = None,
+    ) -> Tensor:
+        """One more layer of the decoder.
+
+        Args:
+            x: (B, T, D).
+            memory: the encoder's output, (B, S, D).
+            mask: on the target, besides the causal one; broadcastable to (B, H, T, T).
+            memory_mask: on the memory, broadcastable to (B, H, T, S).
+            cache: of the self-attention and of the attention to the memory.
+
+        Returns:
+            (B, T, D).
+        """
+        own, other = cache or (None, None)
+        x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, causal=True, cache=own))
+        x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, mask=memory_mask, cache=other))
+        return self.feed_forward_residual(x, self.feed_forward)

@@ -1,0 +1,25 @@
+"""Masks. In the whole course True = may attend, and a mask broadcasts to (B, H, T, S).
+
+Legend: B batch, H heads, T queries, S keys.
+"""
+
+import torch
+from torch import Tensor
+
+
+def padding_mask(real: Tensor) -> Tensor:
+    """No query attends to padding: ``real`` (B, S), True where a token is real -> (B, 1, 1, S)."""
+    return real[:, None, None, :]
+
+
+def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:
+    """No query attends to what comes after it: (T, S), True at ``s <= t + S - T``.
+
+    The queries are the last T of the S positions: with a cache there are more keys than queries.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.3.
+    """
+    keys = queries if keys is None else keys
+    if not 0 < queries <= keys:
+        raise ValueError(f"queries={queries}, keys={keys}: the queries are the last of the keys, so at most as many")
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

@@ -1,0 +1,159 @@
+"""The blocks beside PyTorch's layers, with every parameter randomised, and the properties they must keep."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from coursekit.nn.attention import Cache
+from coursekit.nn.blocks import Block, DecoderBlock, DropPath, FeedForward
+from coursekit.nn.masks import causal_mask, padding_mask
+from tests.conftest import randomise
+
+D, H, F = 12, 3, 20
+THEIR_ACTIVATION = {"relu": "relu", "gelu": "gelu", "gelu_tanh": lambda x: nn.functional.gelu(x, approximate="tanh")}
+
+
+def copy(pairs):
+    with torch.no_grad():
+        for theirs, ours in pairs:
+            theirs.copy_(ours)
+
+
+def their_attention(theirs, ours):
+    return [
+        (theirs.in_proj_weight, ours.qkv.weight),
+        (theirs.in_proj_bias, ours.qkv.bias),
+        (theirs.out_proj.weight, ours.out.weight),
+        (theirs.out_proj.bias, ours.out.bias),
+    ]
+
+
+def same(theirs, ours):
+    return [(theirs.weight, ours.weight), (theirs.bias, ours.bias)]
+
+
+def encoder_pair(norm_first, activation, eps):
+    ours = randomise(Block(D, H, F, norm_first=norm_first, activation=activation, eps=eps)).double()
+    theirs = nn.TransformerEncoderLayer(
+        *(D, H, F), dropout=0.0, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+    ).double()
+    theirs.norm_first = norm_first
+    pairs = [
+        *their_attention(theirs.self_attn, ours.attention),
+        *same(theirs.linear1, ours.feed_forward.up),
+        *same(theirs.linear2, ours.feed_forward.down),
+        *same(theirs.norm1, ours.attention_residual.norm),
+        *same(theirs.norm2, ours.feed_forward_residual.norm),
+    ]
+    copy(pairs)
+    assert len(pairs) == len(list(ours.parameters()))
+    return ours, theirs, pairs
+
+
+def decoder_pair(norm_first, activation, eps):
+    ours = randomise(DecoderBlock(D, H, F, norm_first=norm_first, activation=activation, eps=eps)).double()
+    theirs = nn.TransformerDecoderLayer(
+        *(D, H, F), dropout=0.0, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+    ).double()
+    theirs.norm_first = norm_first
+    pairs = [
+        *their_attention(theirs.self_attn, ours.self_attention),
+        *their_attention(theirs.multihead_attn, ours.cross_attention),
+        *same(theirs.linear1, ours.feed_forward.up),
+        *same(theirs.linear2, ours.feed_forward.down),
+        *same(theirs.norm1, ours.self_residual.norm),
+        *same(theirs.norm2, ours.cross_residual.norm),
+        *same(theirs.norm3, ours.feed_forward_residual.norm),
+    ]
+    copy(pairs)
+    assert len(pairs) == len(list(ours.parameters()))
+    return ours, theirs, pairs
+
+
+def equal_with_gradients(found, expected, pairs, inputs):
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    ours = torch.autograd.grad((found**2).sum(), [our for _, our in pairs] + inputs)
+    theirs = torch.autograd.grad((expected**2).sum(), [their for their, _ in pairs] + inputs)
+    for our, their in zip(ours, theirs):
+        torch.testing.assert_close(our, their, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", THEIR_ACTIVATION)
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_block_is_pytorchs_encoder_layer(norm_first, activation, eps, generator):
+    ours, theirs, pairs = encoder_pair(norm_first, activation, eps)
+    x = torch.randn(2, 5, D, generator=generator, dtype=torch.float64, requires_grad=True)
+    real = torch.tensor([[True] * 5, [True, True, True, False, False]])
+    expected = theirs(x, src_mask=~causal_mask(5), src_key_padding_mask=~real)
+    equal_with_gradients(ours(x, padding_mask(real), causal=True), expected, pairs, [x])
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("eps", [1e-5, 0.1])
+def test_decoder_block_is_pytorchs_decoder_layer(norm_first, activation, eps, generator):
+    ours, theirs, pairs = decoder_pair(norm_first, activation, eps)
+    x, memory = (torch.randn(2, n, D, generator=generator, dtype=torch.float64, requires_grad=True) for n in (4, 6))
+    real = torch.tensor([[True] * 6, [True, True, False, False, False, False]])
+    expected = theirs(x, memory, tgt_mask=~causal_mask(4), memory_key_padding_mask=~real)
+    equal_with_gradients(ours(x, memory, memory_mask=padding_mask(real)), expected, pairs, [x, memory])
+
+
+@given(st.booleans(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 99))
+def test_decoding_with_caches_is_the_same_as_all_at_once(norm_first, T, n_layers, seed):
+    generator = torch.Generator().manual_seed(seed)
+    layers = [randomise(DecoderBlock(D, H, F, norm_first=norm_first), seed + i).double() for i in range(n_layers)]
+    x, memory = (torch.randn(2, n, D, generator=generator).double() for n in (T, 4))
+    whole = x
+    for layer in layers:
+        whole = layer(whole, memory)
+    caches = [(Cache(T), Cache(4)) for _ in layers]
+    for t in range(T):
+        step = x[:, t : t + 1]
+        for layer, cache in zip(layers, caches):
+            step = layer(step, memory, cache=cache)
+        torch.testing.assert_close(step, whole[:, t : t + 1])
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_block_without_positions_does_not_know_the_order(norm_first, generator):
+    block, x = (
+        randomise(Block(D, H, F, norm_first=norm_first)).double(),
+        torch.randn(2, 6, D, generator=generator).double(),
+    )
+    order = torch.randperm(6, generator=generator)
+    torch.testing.assert_close(block(x[:, order]), block(x)[:, order])
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_gradients_of_a_block_are_those_of_finite_differences(norm_first, generator):
+    block = randomise(Block(4, 2, 6, norm_first=norm_first, activation="gelu")).double()
+    x = torch.randn(1, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: block(x, causal=True), [x])
+
+
+def test_dropout_acts_in_training_alone(generator):
+    block, x = Block(D, H, F, dropout=0.5, drop_path=0.5), torch.randn(4, 5, D, generator=generator)
+    assert not torch.equal(block(x), block(x))
+    block.eval()
+    assert torch.equal(block(x), block(x))
+
+
+def test_drop_path_leaves_out_whole_samples_and_keeps_the_mean():
+    torch.manual_seed(0)
+    x = torch.ones(4000, 2, 3)
+    out = DropPath(0.25)(x)
+    assert out.unique().tolist() == [0.0, pytest.approx(1 / 0.75)]
+    assert (out == out[:, :1, :1]).all(), "a sample is left out as a whole"
+    assert out.mean().item() == pytest.approx(1, abs=0.05)
+    assert DropPath(0.25).eval()(x) is x
+    with pytest.raises(ValueError, match="drop_path=1"):
+        DropPath(1)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="activation='swish': must be one of 'relu', 'gelu', 'gelu_tanh'"):
+        FeedForward(4, 8, "swish")

@@ -1,0 +1,196 @@
+"""``attend`` and ``MultiHeadAttention`` beside PyTorch's own, and what must not change their result."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from coursekit.nn.attention import Cache, MultiHeadAttention, attend, record_attention
+from coursekit.nn.masks import causal_mask, padding_mask
+from tests.conftest import randomise
+
+sizes = st.integers(1, 6)
+
+
+def by_hand(query, key, value, allowed):
+    """The formula, one number at a time; zeros for a query that may attend to nothing."""
+    B, H, T, Dh = query.shape
+    out = torch.zeros(B, H, T, value.shape[-1], dtype=query.dtype)
+    weights = torch.zeros(B, H, T, key.shape[2], dtype=query.dtype)
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                places = [s for s in range(key.shape[2]) if allowed[b, h, t, s]]
+                e = [math.exp(float(query[b, h, t] @ key[b, h, s]) / math.sqrt(Dh)) for s in places]
+                for s, e_s in zip(places, e):
+                    weights[b, h, t, s] = e_s / sum(e)
+                    out[b, h, t] += e_s / sum(e) * value[b, h, s]
+    return out, weights
+
+
+@given(sizes, sizes, sizes, sizes, sizes, st.booleans(), st.booleans(), st.integers(0, 99))
+def test_attend_is_the_formula_on_both_paths(B, H, T, S, Dh, causal, masked, seed):
+    generator = torch.Generator().manual_seed(seed)
+    S = max(S, T) if causal else S
+    query, key, value = (
+        torch.randn(B, H, n, size, generator=generator, dtype=torch.float64)
+        for n, size in ((T, Dh), (S, Dh), (S, Dh + 1))
+    )
+    allowed = torch.ones(B, H, T, S, dtype=torch.bool)
+    mask = None
+    if masked:  # some rows allow nothing
+        mask = torch.rand(B, H, T, S, generator=generator) < 0.5
+        allowed &= mask
+    if causal:
+        allowed &= torch.tensor([[s <= t + S - T for s in range(S)] for t in range(T)])
+    expected, weights = by_hand(query, key, value, allowed)
+    for need_weights in (False, True):
+        found, found_weights = attend(query, key, value, mask, causal, need_weights)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_gradients_are_those_of_finite_differences(causal, need_weights, generator):
+    inputs = [torch.randn(1, 2, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    mask = torch.tensor([[True, True, False], [False, False, False], [True, True, True]])
+
+    def run(*qkv):
+        return attend(*qkv, mask, causal, need_weights)[0]
+
+    assert torch.autograd.gradcheck(run, inputs)
+
+
+def test_no_mask_gives_nan_in_value_or_gradient(where, generator):
+    for mask in (torch.zeros(2, 1, 4, 4), torch.eye(4)[None, None].expand(2, 1, 4, 4), torch.ones(2, 1, 1, 4) * 0):
+        for need_weights in (False, True):
+            qkv = [torch.randn(2, 3, 4, 5, generator=generator).to(where).requires_grad_() for _ in range(3)]
+            out, _ = attend(*qkv, mask.bool().to(where), need_weights=need_weights)
+            out.sum().backward()
+            assert out.isfinite().all()
+            assert all(x.grad.isfinite().all() for x in qkv)
+            if not mask.any():
+                assert (out == 0).all()
+
+
+def test_dropout_drops_weights_and_keeps_the_mean():
+    torch.manual_seed(0)
+    value = torch.eye(50)[None, None]
+    zeros = torch.zeros(1, 1, 4000, 8), torch.zeros(1, 1, 50, 8)
+    for need_weights in (False, True):
+        out, _ = attend(*zeros, value, dropout=0.25, need_weights=need_weights)
+        assert (out == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+        assert out.mean().item() == pytest.approx(1 / 50, rel=0.01)
+
+
+# --- several heads -------------------------------------------------------------------------------------
+
+
+def pair(d_model=12, n_heads=3, bias=True):
+    """Ours and PyTorch's, with the same parameters, none of them at its default."""
+    ours = randomise(MultiHeadAttention(d_model, n_heads, bias)).double()
+    theirs = nn.MultiheadAttention(d_model, n_heads, bias=bias, batch_first=True).double()
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(ours.qkv.weight)
+        theirs.out_proj.weight.copy_(ours.out.weight)
+        if bias:
+            theirs.in_proj_bias.copy_(ours.qkv.bias)
+            theirs.out_proj.bias.copy_(ours.out.bias)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cross", [True, False])
+def test_equal_to_pytorch_in_value_weights_and_gradient(bias, cross, generator):
+    ours, theirs = pair(bias=bias)
+    x = torch.randn(2, 5, 12, generator=generator, dtype=torch.float64)
+    y = torch.randn(2, 7, 12, generator=generator, dtype=torch.float64) if cross else x
+    real = torch.arange(y.shape[1]) < torch.tensor([[y.shape[1]], [3]])
+    blocked = None if cross else ~causal_mask(5)
+    expected, expected_weights = theirs(x, y, y, key_padding_mask=~real, attn_mask=blocked, average_attn_weights=False)
+    found = ours(x, y if cross else None, padding_mask(real), causal=not cross)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    with record_attention(ours) as maps:
+        watched = ours(x, y if cross else None, padding_mask(real), causal=not cross)
+    torch.testing.assert_close(watched, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(maps[""][0], expected_weights, rtol=1e-9, atol=1e-9)
+    (found**2).sum().backward()
+    (expected**2).sum().backward()
+    torch.testing.assert_close(ours.qkv.weight.grad, theirs.in_proj_weight.grad)
+    torch.testing.assert_close(ours.out.weight.grad, theirs.out_proj.weight.grad)
+    if bias:
+        torch.testing.assert_close(ours.qkv.bias.grad, theirs.in_proj_bias.grad)
+
+
+def test_a_change_moves_nothing_before_it(generator):
+    module, x = randomise(MultiHeadAttention(8, 2)), torch.randn(3, 6, 8, generator=generator)
+    before = module(x, causal=True)
+    for t in range(6):
+        changed = x.clone()
+        changed[:, t] += 1
+        after = module(changed, causal=True)
+        assert torch.equal(after[:, :t], before[:, :t])
+        assert not torch.isclose(after[:, t:], before[:, t:]).all(-1).any()
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 99))
+def test_padding_changes_nothing_on_either_side(length, padding, seed):
+    generator = torch.Generator().manual_seed(seed)
+    module = randomise(MultiHeadAttention(8, 2)).double()
+    x = torch.randn(1, length, 8, generator=generator, dtype=torch.float64)
+    pad = torch.randn(1, padding, 8, generator=generator, dtype=torch.float64) * 100
+    alone = module(x)
+    for first in (True, False):
+        padded = torch.cat([pad, x] if first else [x, pad], dim=1)
+        real = torch.zeros(1, length + padding, dtype=torch.bool)
+        place = slice(padding, None) if first else slice(length)
+        real[:, place] = True
+        torch.testing.assert_close(module(padded, mask=padding_mask(real))[:, place], alone)
+
+
+def test_without_positions_the_order_means_nothing(generator):
+    module, x = randomise(MultiHeadAttention(8, 4)).double(), torch.randn(2, 7, 8, generator=generator).double()
+    order = torch.randperm(7, generator=generator)
+    torch.testing.assert_close(module(x[:, order]), module(x)[:, order])
+
+
+@pytest.mark.parametrize("steps", [[1] * 6, [3, 1, 2], [6]])
+def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
+    module, x = randomise(MultiHeadAttention(8, 2)).double(), torch.randn(2, 6, 8, generator=generator).double()
+    real = torch.tensor([[False, True, True, True, True, True], [True] * 6])
+    cache, done, pieces = Cache(max_length=6), 0, []
+    for n in steps:
+        mask = padding_mask(real[:, : done + n])
+        pieces.append(module(x[:, done : done + n], mask=mask, causal=True, cache=cache))
+        done += n
+    torch.testing.assert_close(torch.cat(pieces, dim=1), module(x, mask=padding_mask(real), causal=True))
+    with pytest.raises(ValueError, match="7 positions do not fit"):
+        module(x[:, :1], causal=True, cache=cache)
+
+
+def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
+    module = randomise(MultiHeadAttention(8, 2)).double()
+    x, memory = (torch.randn(3, n, 8, generator=generator).double() for n in (2, 5))
+    cache = Cache(max_length=5)
+    first = module(x[:, :1], memory, cache=cache)
+    second = module(x[:, 1:], torch.full_like(memory, torch.nan), cache=cache)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), module(x, memory))
+    rows = torch.tensor([2, 0, 0])
+    cache.reorder(rows)
+    torch.testing.assert_close(module(x, memory, cache=cache), module(x, memory[rows]))
+
+
+def test_heads_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="n_heads=5: must divide d_model=12"):
+        MultiHeadAttention(12, 5)
+
+
+def test_masks_say_what_they_mean():
+    assert causal_mask(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
+    assert padding_mask(torch.tensor([[True, False]])).shape == (1, 1, 1, 2)
+    with pytest.raises(ValueError, match="queries=3, keys=2"):
+        causal_mask(3, 2)
