@@ -1,0 +1,436 @@
+"""Sentences of the world: English and French built side by side from the same meaning, so that the links are known.
+
+Every word carries the numbers of the pieces of meaning that it expresses; an English and a French word are
+aligned where they share one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import TypeVar
+from zlib import crc32
+
+from coursekit.data.world.lexicon import (
+    ADJECTIVES,
+    CITIES,
+    DAYS,
+    NOUNS,
+    PEOPLE,
+    VERBS,
+    Adjective,
+    Gender,
+    Noun,
+    Verb,
+)
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Word:
+    text: str
+    keys: frozenset[int]
+    tag: str = ""  # PERSON, PLACE or DAY for names
+
+
+@dataclass
+class Phrase:
+    """The same in both languages, word by word."""
+
+    en: list[Word] = field(default_factory=list)
+    fr: list[Word] = field(default_factory=list)
+
+    def __add__(self, other: "Phrase") -> "Phrase":
+        return Phrase(self.en + other.en, self.fr + other.fr)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What a noun phrase stands for: a noun or a person, one or several, perhaps described."""
+
+    noun: Noun | None
+    name: str = ""
+    plural: bool = False
+    adjective: Adjective | None = None
+    definite: bool = True
+
+    @property
+    def gender(self) -> Gender:
+        return self.noun.gender if self.noun else PEOPLE[self.name][1]
+
+    @property
+    def label(self) -> str:
+        return self.noun.en if self.noun else self.name
+
+    @property
+    def pronoun(self) -> tuple[str, str]:
+        """English and French."""
+        english = "they" if self.plural else self.noun.sex if self.noun else PEOPLE[self.name][0]
+        return english, ("elle" if self.gender == "f" else "il") + ("s" if self.plural else "")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with its truth.
+
+    Attributes:
+        en, fr: tokens; French ones end in an apostrophe where they are elided.
+        links: pairs (English place, French place) of words that mean the same.
+        kind: of clause.
+        tags: for each English token ``O`` or ``B-PERSON``, ``B-PLACE``, ``B-DAY``.
+        pronoun: place of the English pronoun, or None.
+        antecedent: places (first, last + 1) of what it stands for.
+        rival: places of the other noun phrase that it could stand for.
+        sentiment: -1, 0 or 1: the sign of the adjectives that are said of something, turned by *not*.
+        pairs: the combinations of two words that decide which split it belongs to.
+        facts: who did what to whom where and when, in English words: keys ``subject verb object place day reason``;
+            ``negated`` is "not" or empty.
+    """
+
+    en: tuple[str, ...]
+    fr: tuple[str, ...]
+    links: tuple[tuple[int, int], ...]
+    kind: str
+    tags: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    pronoun: int | None = None
+    antecedent: tuple[int, int] | None = None
+    rival: tuple[int, int] | None = None
+    sentiment: int = 0
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def split(self) -> str:
+        """``test`` if it holds a pair kept for testing, else ``validation`` likewise, else ``train``."""
+        kept = {split_of(pair) for pair in self.pairs}
+        return "test" if "test" in kept else "validation" if "validation" in kept else "train"
+
+
+def split_of(pair: tuple[str, str]) -> str:
+    """One pair of words in twenty is kept for testing, one for validation; the same on every machine."""
+    return {0: "test", 1: "validation"}.get(crc32("|".join(pair).encode()) % 20, "train")
+
+
+# --- phrases -------------------------------------------------------------------------------------------
+
+VOWELS = "aeiouyâàéèêëîïôœû"
+MUTE_H = ("homme", "hommes", "histoire", "histoires")
+
+
+def sounds_open(word: str) -> bool:
+    """Whether a French word begins with a vowel sound, before which others are elided."""
+    return word[0].lower() in VOWELS or word in MUTE_H
+
+
+def elided(words: Sequence[Word]) -> list[Word]:
+    """French with *le, la, ne, que, de* shortened before a vowel sound."""
+    found = []
+    for word, after in zip(words, [*words[1:], None]):
+        short = word.text in ("le", "la", "ne", "que", "de") and after is not None and sounds_open(after.text)
+        found.append(Word(word.text[:-1] + "'", word.keys, word.tag) if short else word)
+    return found
+
+
+class Writer:
+    """Gives out fresh pieces of meaning."""
+
+    def __init__(self):
+        self.numbers = count()
+
+    def key(self) -> frozenset[int]:
+        return frozenset([next(self.numbers)])
+
+    def link(self, en: str, fr: str = "", tag: str = "") -> Phrase:
+        """Words that translate each other; either side may hold several."""
+        key = self.key()
+        return Phrase([Word(w, key, tag) for w in en.split()], [Word(w, key, tag) for w in fr.split()])
+
+    def thing(self, thing: Thing, denied: bool = False) -> Phrase:
+        """A noun phrase: article, adjective, noun; in French most adjectives follow the noun.
+
+        ``denied``: it is the object of a negated verb, where French says *de* for *un, une, des*.
+        """
+        if thing.noun is None:
+            return self.link(thing.name, thing.name, "PERSON")
+        described = Phrase()
+        if thing.adjective:
+            described = self.link(thing.adjective.en, thing.adjective.french(thing.gender, thing.plural))
+        noun = self.link(thing.noun.english(thing.plural), thing.noun.french(thing.plural))
+        article = self.article(thing, (described.en + noun.en)[0].text, denied)
+        before = thing.adjective is not None and thing.adjective.before
+        french = described.fr + noun.fr if before else noun.fr + described.fr
+        return Phrase(article.en + described.en + noun.en, article.fr + french)
+
+    def article(self, thing: Thing, following: str, denied: bool) -> Phrase:
+        feminine, before = thing.gender == "f", thing.adjective is not None and thing.adjective.before
+        if thing.definite:
+            return self.link("the", "les" if thing.plural else "la" if feminine else "le")
+        if thing.plural:
+            return self.link("some", "de" if before or denied else "des")
+        french = "de" if denied else "une" if feminine else "un"
+        return self.link("an" if following[0] in "aeiou" else "a", french)
+
+    def action(self, verb: Verb, plural: bool, negated: bool) -> Phrase:
+        """The verb in the past: *crossed*, *didn't cross*; *a traversé*, *n'a pas traversé*."""
+        done, auxiliary = self.key(), "ont" if plural else "a"
+        if not negated:
+            return Phrase([Word(verb.past, done)], [Word(auxiliary, done), Word(verb.participle, done)])
+        denied, past = self.key(), self.key()
+        english = [Word("didn't", denied | past), Word(verb.base, done)]
+        french = [Word("ne", denied), Word(auxiliary, past), Word("pas", denied), Word(verb.participle, done)]
+        return Phrase(english, french)
+
+    def state(self, of: Thing, adjective: Adjective, negated: bool = False, too: bool = False) -> Phrase:
+        """*was (too) tired*, *wasn't tired*; *était (trop) fatigué*, *n'était pas fatigué*."""
+        being = self.key()
+        verb = Phrase([Word("were" if of.plural else "was", being)], [Word("étaient" if of.plural else "était", being)])
+        if negated:
+            denied = self.key()
+            verb = Phrase(
+                [Word(("weren't" if of.plural else "wasn't"), being | denied)],
+                [Word("ne", denied), *verb.fr, Word("pas", denied)],
+            )
+        degree = self.link("too", "trop") if too else Phrase()
+        return verb + degree + self.link(adjective.en, adjective.french(of.gender, of.plural))
+
+
+# --- clauses -------------------------------------------------------------------------------------------
+
+
+def pick(rng: Random, items: Sequence[Item]) -> Item:
+    """One of the items, each equally likely; by ``random()`` alone, which is the same in every version of Python."""
+    return items[int(rng.random() * len(items))]
+
+
+def of_kind(*kinds: str) -> list[Noun]:
+    return [noun for noun in NOUNS if noun.kind in kinds]
+
+
+LOOKS = ("red", "black", "white", "green", "blue", "grey", "small", "big", "pretty")
+
+
+def a_thing(rng: Random, kinds: Sequence[str], plural: bool, rich: bool = True) -> Thing:
+    """A thing of one of the kinds; living ones may be young, others may have a colour."""
+    noun = pick(rng, of_kind(*kinds))
+    looks = ("small", "big", "young", "black", "white", "grey") if noun.kind == "animal" else LOOKS
+    looks = ("young", "pretty", "small", "big") if noun.kind == "person" else looks
+    adjective = ADJECTIVES[pick(rng, looks)] if rich and rng.random() < 0.35 else None
+    return Thing(noun, plural=plural, adjective=adjective, definite=rng.random() < 0.8)
+
+
+def a_subject(rng: Random, verb: Verb, plural: bool) -> Thing:
+    if not plural and "person" in verb.subjects and rng.random() < 0.3:
+        return Thing(None, name=pick(rng, list(PEOPLE)))
+    return a_thing(rng, verb.subjects, plural)
+
+
+@dataclass
+class Draft:
+    """A sentence in the making."""
+
+    writer: Writer
+    phrase: Phrase = field(default_factory=Phrase)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    sentiment: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, phrase: Phrase, span: str = "") -> None:
+        start = len(self.phrase.en)
+        self.phrase = self.phrase + phrase
+        if span:
+            self.spans[span] = (start, len(self.phrase.en))
+
+    def say(self, thing: Thing, span: str = "", denied: bool = False) -> None:
+        self.add(self.writer.thing(thing, denied), span)
+        if thing.adjective:
+            self.pairs.append((thing.label, thing.adjective.en))
+
+    def act(self, rng: Random, verb: Verb, subject: Thing, target: Thing, negated: bool) -> None:
+        """Subject, verb and object."""
+        self.say(subject, "subject")
+        self.add(self.writer.action(verb, subject.plural, negated), "verb")
+        self.say(target, "object", negated)
+        self.pairs.append((verb.base, target.label))
+        self.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
+
+    def judge(self, of: Thing, adjective: Adjective, negated: bool = False) -> None:
+        """Something is said of a thing."""
+        self.pairs.append((of.label, adjective.en))
+        self.sentiment += -adjective.polarity if negated else adjective.polarity
+
+
+def because(rng: Random, draft: Draft) -> str:
+    """*The dog didn't cross the street because it was too tired.* Whose the adjective is, only its meaning tells."""
+    verb, negated, plural = pick(rng, VERBS), rng.random() < 0.5, rng.random() < 0.25
+    subject = a_subject(rng, verb, plural)
+    target = a_thing(rng, verb.objects, plural)
+    of_subject = rng.random() < 0.5
+    if negated:
+        reasons = verb.subject_not if of_subject else verb.object_not
+    else:
+        reasons = verb.subject_why if of_subject else verb.object_why
+    meant, reason = (subject if of_subject else target), ADJECTIVES[pick(rng, reasons)]
+    draft.act(rng, verb, subject, target, negated)
+    draft.add(draft.writer.link("because", "parce que"))
+    draft.add(draft.writer.link(*meant.pronoun), "pronoun")
+    draft.add(draft.writer.state(meant, reason, too=negated), "reason")
+    draft.judge(meant, reason)
+    draft.spans["antecedent"], draft.spans["rival"] = (
+        draft.spans["subject" if of_subject else "object"],
+        draft.spans["object" if of_subject else "subject"],
+    )
+    return "because"
+
+
+def plain(rng: Random, draft: Draft) -> str:
+    """*Anna bought a red lamp.*"""
+    verb, plural = pick(rng, VERBS), rng.random() < 0.3
+    subject, target = a_subject(rng, verb, plural), a_thing(rng, verb.objects, rng.random() < 0.3)
+    draft.act(rng, verb, subject, target, rng.random() < 0.25)
+    return "plain"
+
+
+OPPOSITES = {
+    frozenset(pair.split())
+    for pair in (
+        *("rich poor", "weak strong", "brave afraid", "wide narrow", "dangerous safe", "long short", "high low"),
+        *("heavy light", "boring interesting", "slow quick", "sad happy", "big small", "ugly pretty", "boring funny"),
+    )
+}
+
+
+def describing(rng: Random, draft: Draft) -> str:
+    """*The soup was cold but delicious.* or *The road wasn't safe.*"""
+    verb, plural = pick(rng, VERBS), rng.random() < 0.3
+    about_object = rng.random() < 0.6
+    thing = a_thing(rng, verb.objects, plural) if about_object else a_subject(rng, verb, plural)
+    bad, good = (verb.object_not, verb.object_why) if about_object else (verb.subject_not, verb.subject_why)
+    first, second = ADJECTIVES[pick(rng, bad)], ADJECTIVES[pick(rng, good)]
+    if rng.random() < 0.5:
+        first, second = second, first
+    negated = rng.random() < 0.3
+    draft.say(thing, "subject")
+    draft.add(draft.writer.state(thing, first, negated), "reason")
+    draft.judge(thing, first, negated)
+    if not negated and frozenset([first.en, second.en]) not in OPPOSITES and rng.random() < 0.5:
+        draft.add(draft.writer.link("but", "mais"))
+        draft.add(draft.writer.link(second.en, second.french(thing.gender, thing.plural)))
+        draft.judge(thing, second)
+    return "describing"
+
+
+def relative(rng: Random, draft: Draft) -> str:
+    """*The horse that carried the box was strong.*"""
+    verb, plural = pick(rng, VERBS), rng.random() < 0.25
+    subject, target = a_thing(rng, verb.subjects, plural), a_thing(rng, verb.objects, rng.random() < 0.3)
+    negated = rng.random() < 0.3
+    state = ADJECTIVES[pick(rng, verb.subject_not if negated else verb.subject_why)]
+    draft.say(subject, "subject")
+    draft.add(draft.writer.link("who" if subject.noun.kind == "person" else "that", "qui"))
+    draft.add(draft.writer.action(verb, plural, negated), "verb")
+    draft.say(target, "object", negated)
+    draft.pairs.append((verb.base, target.label))
+    draft.add(draft.writer.state(subject, state), "reason")
+    draft.judge(subject, state)
+    draft.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
+    return "relative"
+
+
+def chained(rng: Random, draft: Draft) -> str:
+    """*The king read a book and the small dog didn't eat the soup because it was too cold.*"""
+    verb = pick(rng, VERBS)
+    subject, target = a_subject(rng, verb, rng.random() < 0.2), a_thing(rng, verb.objects, rng.random() < 0.2)
+    draft.act(rng, verb, subject, target, False)
+    draft.add(draft.writer.link(*pick(rng, [("and", "et"), ("but", "mais")])))
+    because(rng, draft)
+    return "chained"
+
+
+def joined(rng: Random, draft: Draft) -> str:
+    """*The boy read a letter and the girl cleaned the kitchen.*"""
+    for number in range(2):
+        verb = pick(rng, VERBS)
+        subject, target = (
+            a_subject(rng, verb, rng.random() < 0.2),
+            a_thing(rng, verb.objects, rng.random() < 0.2, False),
+        )
+        if number:
+            draft.add(draft.writer.link(*pick(rng, [("and", "et"), ("but", "mais")])))
+        draft.act(rng, verb, subject, target, bool(number) and rng.random() < 0.3)
+    return "joined"
+
+
+CLAUSES: dict[str, Callable[[Random, Draft], str]] = {
+    clause.__name__: clause for clause in (because, plain, describing, relative, joined, chained)
+}
+
+
+def sentence(rng: Random, kinds: Sequence[str] = tuple(CLAUSES)) -> Sentence:
+    """Draw one sentence of one of the kinds."""
+    draft = Draft(Writer())
+    where = when = ""
+    if rng.random() < 0.25:
+        when = pick(rng, list(DAYS))
+        on = draft.writer.key()
+        draft.add(Phrase([Word("on", on), Word(when, on, "DAY")], [Word(DAYS[when], on, "DAY")]))
+        draft.add(draft.writer.link(",", ","))
+    kind = CLAUSES[pick(rng, kinds)](rng, draft)
+    if rng.random() < 0.2 and kind in ("plain", "joined"):
+        where = pick(rng, list(CITIES))
+        draft.add(draft.writer.link("in", "à"))
+        draft.add(draft.writer.link(where, CITIES[where], "PLACE"))
+    draft.add(draft.writer.link(".", "."))
+    return finished(draft, kind, where, when)
+
+
+def finished(draft: Draft, kind: str, where: str, when: str) -> Sentence:
+    english, french = draft.phrase.en, elided(draft.phrase.fr)
+    spans = draft.spans
+    facts = draft.facts | {"place": where, "day": when}
+    for role in ("subject", "object"):
+        if role in spans:
+            facts[role] = " ".join(word.text for word in english[slice(*spans[role])])
+    return Sentence(
+        en=tuple(word.text for word in english),
+        fr=tuple(word.text for word in french),
+        links=tuple((i, j) for i, e in enumerate(english) for j, f in enumerate(french) if e.keys & f.keys),
+        kind=kind,
+        tags=tuple(f"B-{word.tag}" if word.tag else "O" for word in english),
+        pairs=tuple(draft.pairs),
+        pronoun=spans["pronoun"][0] if "pronoun" in spans else None,
+        antecedent=spans.get("antecedent"),
+        rival=spans.get("rival"),
+        sentiment=(draft.sentiment > 0) - (draft.sentiment < 0),
+        facts=facts,
+    )
+
+
+def sentences(n: int, split: str = "train", seed: int = 0, kinds: Sequence[str] = tuple(CLAUSES)) -> list[Sentence]:
+    """``n`` different sentences of a split, the same for a seed on every machine.
+
+    Args:
+        split: ``"train"``, ``"validation"`` or ``"test"``. A sentence for testing holds at least one pair of words
+            (noun and adjective, or verb and object) that no training sentence holds.
+        kinds: of clauses, of ``because plain describing relative joined chained``.
+    """
+    if split not in ("train", "validation", "test"):
+        raise ValueError(f"split={split!r}: must be 'train', 'validation' or 'test'")
+    unknown = [kind for kind in kinds if kind not in CLAUSES]
+    if unknown or not kinds:
+        raise ValueError(f"kinds={tuple(kinds)}: must be some of {', '.join(CLAUSES)}")
+    rng, found = Random(f"{split} {seed}"), {}
+    for _ in range(1000 + 300 * n):
+        drawn = sentence(rng, kinds)
+        if drawn.split == split:
+            found.setdefault(drawn.en, drawn)
+            if len(found) == n:
+                return list(found.values())
+    raise ValueError(f"n={n}: only {len(found)} different sentences of this split and these kinds were found")
+
+
+def as_text(tokens: Sequence[str]) -> str:
+    """Tokens as one writes them: no space before a full stop or comma or after an apostrophe, a capital first."""
+    text = " ".join(tokens).replace(" .", ".").replace(" ,", ",").replace("' ", "'")
+    return text[:1].upper() + text[1:]
