@@ -83,14 +83,17 @@ def grade(
     path = home / "exercises" / exercise / f"{exercise}.ipynb"
     if not path.is_file():
         raise GradingError(f"no exercise {exercise!r}: {path} is not there ('coursekit release' makes it)")
-    if out.exists() and not out.is_dir():
-        raise GradingError(f"{out} is no folder: name one for the results")
     if not unsafe and not scheduler and (problem := sandbox.why_not()):
         raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
     master = nbformat.read(path, as_version=4)
     students = read_roster(roster) if roster else []
     rows = [Row(submission) for submission in submissions(paths, exercise, students)]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ".writable").touch()
+        (out / ".writable").unlink()
+    except OSError as error:
+        raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
     key = secret_key(private or out)
     jobs: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(rows):

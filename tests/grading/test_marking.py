@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -143,15 +145,17 @@ def test_unsafe_marks_without_walls():
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="the other tests are unprivileged then")
-def test_marking_as_an_ordinary_user(bubblewrap, tmp_path):
+def test_marking_as_an_ordinary_user(bubblewrap):
     """Most markers are not root: bubblewrap then works with a user namespace of its own."""
+    with tempfile.TemporaryDirectory() as temporary:  # pytest's own folders are closed to others
+        marked_by_nobody(Path(temporary))
+
+
+def marked_by_nobody(tmp_path):
     base, out = sys.base_prefix, tmp_path / "out"
     folder = tmp_path / "in" / "alice"
     folder.mkdir(parents=True)
     nbformat.write(only(luong_score=SOLUTIONS["luong_score"]), folder / f"{NAME}.ipynb")
-    for path in (tmp_path, *tmp_path.parents):
-        if path.name.startswith("pytest-"):
-            path.chmod(0o755)
     tmp_path.chmod(0o777)
     # a Python that lies in root's home is shown to others, in a mount namespace of its own
     home_of_root, seen = "/" + base.split("/")[1], f"{tmp_path}/base"
