@@ -1,9 +1,11 @@
 """The command ``coursekit``: lab, run, release, grade, doctor."""
 
+import contextlib
 import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import datetime
 from pathlib import Path
@@ -145,7 +147,8 @@ def grade(
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("submissions"))
     name = lectures.find_exercise(exercise)
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+    stopped = "stopped; what is marked is kept, and the same command goes on"
+    with said_on_interrupt(stopped), Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         task = progress.add_task(name, total=None)
         outcome = mark_class(
             name,
@@ -183,6 +186,14 @@ def grade(
     say(f"Points: {out / name}.csv, _moodle.csv and _canvas.csv; feedback: {out / 'feedback'}")
     if any(row.status == "not marked" and row.submission.problem.startswith("marking failed") for row in outcome.rows):
         raise fail("some submissions could not be marked for a reason of this machine: run the same command again", 1)
+
+
+@contextlib.contextmanager
+def said_on_interrupt(text: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise fail(text, 130) from None
 
 
 def say(text: str) -> None:

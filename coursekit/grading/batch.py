@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -86,6 +87,11 @@ def grade(
     if not unsafe and not scheduler and (problem := sandbox.why_not()):
         raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
     master = nbformat.read(path, as_version=4)
+    for path in paths:
+        if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
+            raise GradingError(f"the results in {out} would be read as handed in, since it lies inside {path}")
+    if private and not private.is_dir():
+        raise GradingError(f"no private folder {private}: make it first (a new key would draw other cases)")
     students = read_roster(roster) if roster else []
     rows = [Row(submission) for submission in submissions(paths, exercise, students)]
     try:
@@ -94,7 +100,42 @@ def grade(
         (out / ".writable").unlink()
     except OSError as error:
         raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
+    with locked(out):
+        return grade_locked(exercise, master, rows, students, out, private, workers, due, unsafe, scheduler, progress)
+
+
+@contextlib.contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """One marking at a time in a folder; the lock ends with the process."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not on Windows
+        yield
+        return
+    with (out / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise GradingError(f"another marking is at work in {out}: wait for it, or name another folder") from None
+        yield
+
+
+def grade_locked(
+    exercise: str,
+    master: Any,
+    rows: list[Row],
+    students: list[Student],
+    out: Path,
+    private: Path | None,
+    workers: int,
+    due: datetime | None,
+    unsafe: bool,
+    scheduler: str | None,
+    progress: Callable[[int, int], None],
+) -> Outcome:
+    """``grade``, where nothing else writes into ``out``."""
     key = secret_key(private or out)
+    given = "\n".join(cell.source for cell in master.cells)
     jobs: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(rows):
         flag_late(row.submission, due)
@@ -102,7 +143,7 @@ def grade(
             row.status = "not marked"
             continue
         row.answers = answers(master.cells, row.submission)
-        flag_borrowed(row)
+        flag_borrowed(row, given)
         seed = seed_for(key, exercise, row.submission.student or row.submission.file)
         jobs[number] = {
             "exercise": exercise,
@@ -118,6 +159,7 @@ def grade(
     ready = {n: found for n in jobs if (found := stored(results / f"{rows[n].digest}.json")) is not None}
     with contextlib.closing(open_book(out)) as book:
         book_exercise(book, out, exercise, master)
+        same_students(book, exercise, rows)
         book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
         for count, (number, result) in enumerate(ready.items(), 1):
             book_row(rows[number], result)
@@ -131,6 +173,7 @@ def grade(
                 book_row(rows[number], result)
             progress(count, len(jobs))
         rows += absent(students, rows)
+        rows += gone(book, out, exercise, rows)
         for row in rows:
             if row.result and row.submission.student:
                 row.standing = standing(book, exercise, row.submission.student)
@@ -151,8 +194,12 @@ def marked(jobs: dict[int, dict], workers: int, scheduler: str | None) -> Iterat
         try:
             for future in as_completed(futures):
                 yield futures[future], result_of(future)
+        except BaseException:
+            sandbox.stop.set()  # the runs that are under way end at once; what is done is stored
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
+            sandbox.stop.clear()
 
 
 def marked_by_dask(jobs: dict[int, dict], scheduler: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -196,7 +243,8 @@ def secret_key(folder: Path) -> bytes:
     path = folder / "key"
     try:
         if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            if any((folder / "results").glob("*/*.json")):
+                raise GradingError(f"the secret key {path} is gone; without it every mark is drawn anew: put it back")
             unfinished = path.with_name(f"key.{os.getpid()}")
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_hex(32) + "\n")
@@ -223,13 +271,17 @@ def digest(job: dict[str, Any]) -> str:
 
 
 def stored(path: Path) -> dict[str, Any] | None:
+    """An earlier result; None where there is none, or where a busy machine may have caused it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return None if result["unsure"] else result
 
 
 def store(path: Path, result: dict[str, Any]) -> None:
+    """What ended for lack of time or memory is tried once more at the next run, and then believed."""
+    result["unsure"] &= not path.exists()
     write(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -244,10 +296,18 @@ def write(path: Path, text: str) -> None:
 def finish(row: Row, result: dict[str, Any], *, book: Any, out: Path, exercise: str, master: Any) -> None:
     row.result = result
     for part in result["parts"]:
+        if any("NameError" in aspect["words"] for aspect in part["aspects"]):
+            row.submission.flags.append(f"{part['name']}: a NameError; does the answer need a cell that is not read?")
+    for part in result["parts"]:
         if part["problem"] and part["problem"] != "not answered":
             row.submission.flags.append(f"{part['name']} did not run: {part['problem']}")
     if row.submission.student:
-        book_submission(book, out, exercise, master, row.submission, row.answers, result)
+        try:
+            book_submission(book, out, exercise, master, row.submission, row.answers, result)
+        except Exception as error:  # one strange file must not stop the class
+            book.db.rollback()
+            row.result, row.status = None, "not marked"
+            row.submission.problem = f"marked, but could not be booked: {type(error).__name__}: {error}"[:300]
 
 
 def flag_late(submission: Submission, due: datetime | None) -> None:
@@ -259,11 +319,41 @@ def flag_late(submission: Submission, due: datetime | None) -> None:
         submission.flags.append("late, says the platform")
 
 
-def flag_borrowed(row: Row) -> None:
-    """Say where an answer imports the course's own implementation: a person decides what that is worth."""
+def flag_borrowed(row: Row, given: str) -> None:
+    """Say where an answer imports from the course what the exercise did not give it: a person decides on that."""
     for name, source in row.answers.items():
-        if found := re.search(r"^\s*(?:from|import)\s+(coursekit[\w.]*)", source, re.MULTILINE):
-            row.submission.flags.append(f"{name} imports {found[1]}")
+        for module in dict.fromkeys(re.findall(r"(?:from|import)\s+(coursekit[\w.]*)", source)):
+            if module not in given:
+                row.submission.flags.append(f"{name} imports {module}")
+
+
+def same_students(book: Any, exercise: str, rows: list[Row]) -> None:
+    """Refuse a roster that gives other names to students who were booked without it: marks by hand would be lost."""
+    booked = {submission.student.id for submission in book.assignment_submissions(exercise)}
+    for row in rows:
+        s = row.submission
+        if s.platform_id and s.platform_id != s.student and s.platform_id in booked:
+            raise GradingError(
+                f"{s.platform_id} was marked here before the roster called them {s.student}: mark into a new folder"
+            )
+
+
+def gone(book: Any, out: Path, exercise: str, rows: list[Row]) -> list[Row]:
+    """Students who are booked, but whose hand-in is not there any more; their feedback is put aside."""
+    marked = {row.submission.student for row in rows if row.result}
+    found = []
+    for submission in book.assignment_submissions(exercise):
+        name = submission.student.id
+        page = out / "feedback" / name / exercise
+        if name in marked:
+            continue
+        if page.is_dir():
+            aside = out / "superseded" / name / exercise
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            page.rename(aside)
+        found.append(Row(Submission("", student=name), status="booked before, no longer handed in"))
+    return found
 
 
 def absent(students: list[Student], rows: list[Row]) -> list[Row]:
@@ -301,14 +391,19 @@ def write_tables(rows: list[Row], out: Path, exercise: str, master: Any, of: int
     write_csv(out / f"{exercise}.csv", [head, *lines])
     booked = [row for row in rows if row.standing]
     finals = [(r.submission, f"{r.standing.total:g}" if not r.standing.waiting else "") for r in booked]
-    moodle = [["Identifier", "Full name", "ID number", "Grade", "Maximum Grade", "Feedback comments"]]
+    head = "Identifier,Full name,ID number,Grade,Maximum Grade,Last modified (grade),Feedback comments"
+    moodle = [head.split(",")]
     for s, total in finals:
         identifier = f"Participant {s.platform_id}" if s.platform_id else ""
-        moodle.append([identifier, s.name, s.student, total, of, "; ".join(s.flags)])
+        own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
+        moodle.append([identifier, s.name, own, total, of, "", ""])
     write_csv(out / f"{exercise}_moodle.csv", moodle)
     canvas = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", exercise]]
     canvas.append(["Points Possible", "", "", "", "", of])
-    canvas += [[s.name, s.platform_id, s.student, s.student, "", total] for s, total in finals]
+    for s, total in finals:
+        own = s.student if s.student != s.platform_id else ""
+        if total:  # an empty cell would wipe what stands there
+            canvas.append([s.name, s.platform_id, own, "", "", total])
     write_csv(out / f"{exercise}_canvas.csv", canvas)
 
 

@@ -129,7 +129,7 @@ def marked_notebook(master: Any, answers: dict[str, str], result: dict) -> Any:
         name = mark_up(cell).get("grade_id")
         if name in answers:
             cell.metadata["handed_in"] = answers[name]
-            cell.source = answers[name] if cell.cell_type == "code" else without_html(answers[name])
+            cell.source = answers[name] if cell.cell_type == "code" else as_plain_text(answers[name])
         if name in parts:
             text = "\n".join(in_words(parts[name])) + "\n"
             cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
@@ -145,9 +145,11 @@ def in_words(part: dict[str, Any]) -> list[str]:
     return lines
 
 
-def without_html(text: str) -> str:
-    """Markdown in which no HTML works: the formgrader would run a student's scripts with the marker's rights."""
-    return re.sub(r"<(?=[a-zA-Z/!?])", "<\u200b", text)  # a space of no width: what it was is still read
+def as_plain_text(text: str) -> str:
+    """Markdown that shows ``text`` as it is: the formgrader would run a student's scripts and links as the marker."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def standing(book: Any, exercise: str, student: str) -> Standing:

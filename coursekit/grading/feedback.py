@@ -29,7 +29,8 @@ section { margin-top: 2.5rem; }
 h2 { border-bottom: 2px solid var(--line); }
 .good { color: var(--good); } .bad { color: var(--bad); }
 pre, blockquote { background: var(--soft); padding: .7rem 1rem; margin: .7rem 0; overflow-x: auto; }
-pre { font-size: 14px; } blockquote { white-space: pre-wrap; }
+pre { font-size: 14px; } pre, blockquote { white-space: pre-wrap; overflow-wrap: anywhere; }
+ul { list-style: none; padding-left: 0; }
 {{ style }}
 </style>
 </head>
@@ -107,7 +108,7 @@ def page(exercise: str, master: Any, submission: Submission, answers: dict, resu
             total=plain(standing.total),
             of=plain(sum(mark_up(cell)["points"] for cell in master.cells if mark_up(cell).get("grade"))),
             waiting=plain(waiting) if waiting else "",
-            flags=submission.flags,
+            flags=[flag for flag in submission.flags if " imports " not in flag],
             parts=parts,
             style=Markup(styles()),
         )

@@ -22,6 +22,8 @@ from coursekit.grading import GradingError
 from coursekit.grading.release import mark_up
 
 LARGEST = 20 * 2**20  # bytes of one notebook
+MOST_CELLS = 2000
+LONGEST_CELL = 100_000  # characters; a longer one is not parsed
 LARGEST_ZIP = 2**30  # bytes of all files in one zip together, unpacked
 LITTER = {".ds_store", "thumbs.db", "desktop.ini", "timestamp.txt", ".gitkeep"}
 DROPPED = {"__macosx", ".ipynb_checkpoints"}
@@ -73,16 +75,37 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise GradingError(f"no such file or folder: {path}")
-        listed = list(files(path, exercise))
-        wrapper = common_folder([place for place, *_ in listed], exercise)
-        for place, data, when, problem in listed:
+        listed = []
+        for place, data, when, problem in files(path, exercise):
+            place = tuple(printable(part) for part in place)
             submission = Submission("/".join(place), handed_in=when, problem=problem or "")
-            whose(submission, place[wrapper:], exercise, roster)
             if not problem:
                 read_notebook(submission, data)
-            found.append(submission)
+            listed.append((place, submission))
+        wrapper = common_folder([place for place, _ in listed], exercise)
+        for place, submission in listed:
+            whose(submission, place[wrapper:], exercise, roster)
+        if path.suffix.lower() == ".zip":
+            forget_packing_time([submission for _, submission in listed])
+        found += [submission for _, submission in listed]
+    if not found:
+        raise GradingError(f"no files in {', '.join(map(str, paths))}")
     latest_counts(found)
     return found
+
+
+def printable(text: str) -> str:
+    """A name without control characters and without what is no Unicode: it is shown and written to files."""
+    text = text.encode("utf-8", "replace").decode()
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def forget_packing_time(found: list[Submission]) -> None:
+    """Where a zip's times all lie within minutes they tell when it was packed, not when anybody handed in."""
+    times = [submission.handed_in for submission in found if submission.handed_in]
+    if len(times) > 2 and (max(times) - min(times)).total_seconds() < 600:
+        for submission in found:
+            submission.handed_in = None
 
 
 def common_folder(places: list[tuple[str, ...]], exercise: str) -> int:
@@ -118,17 +141,21 @@ def one_file(path: Path, place: tuple[str, ...]) -> Iterator[File]:
     if stamp.is_file() and not stamp.is_symlink():
         when = read_time(stamp.read_text(encoding="utf-8", errors="replace")) or when
     if path.suffix.lower() == ".zip":
-        yield from in_zip(path, place[:-1], depth=1)
+        yield from in_zip(path, place[:-1], [LARGEST_ZIP])
     elif path.stat().st_size > LARGEST:
         yield place, b"", when, f"over {LARGEST >> 20} MB"
     else:
         yield place, path.read_bytes(), when, None
 
 
-def in_zip(path: Path | io.BytesIO, above: tuple[str, ...], depth: int, name: str = "") -> Iterator[File]:
-    """The files of a zip. Sizes are counted while reading: what the zip says of itself is not believed."""
+def in_zip(
+    path: Path | io.BytesIO, above: tuple[str, ...], left: list[int], depth: int = 1, name: str = ""
+) -> Iterator[File]:
+    """The files of a zip. Sizes are counted while reading: what the zip says of itself is not believed.
+
+    ``left[0]`` bytes may still be read, in this zip and those inside it together.
+    """
     name = name or path.name
-    left = LARGEST_ZIP
     try:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
@@ -145,7 +172,7 @@ def in_zip(path: Path | io.BytesIO, above: tuple[str, ...], depth: int, name: st
                 if ".." in parts or parts[:1] == ("/",):
                     yield place, b"", when, "a path in the zip that leads out of it: not read"
                     continue
-                if left <= 0:
+                if left[0] <= 0:
                     yield place, b"", when, f"the zip holds over {LARGEST_ZIP >> 20} MB"
                     continue
                 try:
@@ -157,11 +184,11 @@ def in_zip(path: Path | io.BytesIO, above: tuple[str, ...], depth: int, name: st
                 except Exception as error:  # zlib and its relatives have errors of their own
                     yield place, b"", when, f"cannot be read from the zip: {type(error).__name__}"
                     continue
-                left -= len(data)
+                left[0] -= len(data)
                 if len(data) > LARGEST:
                     yield place, b"", when, f"over {LARGEST >> 20} MB"
                 elif place[-1].lower().endswith(".zip") and depth < 3:
-                    yield from in_zip(io.BytesIO(data), place[:-1], depth + 1, place[-1])
+                    yield from in_zip(io.BytesIO(data), place[:-1], left, depth + 1, place[-1])
                 else:
                     yield place, data, when, None
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
@@ -196,7 +223,10 @@ def read_roster(path: Path) -> list[Student]:
     """A CSV with a column ``id`` and, if there, ``name``, ``email``, ``platform_id``."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.DictReader(file))
+            start = file.readline()
+            file.seek(0)
+            delimiter = max(",;\t", key=start.count)  # German Excel writes semicolons
+            lines = list(csv.DictReader(file, delimiter=delimiter))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise GradingError(f"cannot read the roster {path}: {error}") from None
     if not lines or "id" not in lines[0]:
@@ -293,9 +323,15 @@ def latest_counts(found: list[Submission]) -> None:
             by_student.setdefault(submission.student, []).append(submission)
     beginning = datetime.min.replace(tzinfo=UTC)
     for group in by_student.values():
-        *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, s.file))
+        *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, by_number(s.file)))
         for submission in earlier:
             submission.problem = f"not the latest: {last.file} is marked instead"
+
+
+def by_number(file: str) -> list[Any]:
+    """For sorting: ``x.ipynb`` before ``x-1.ipynb`` before ``x-10.ipynb``."""
+    stem = re.sub(r"\.[^./]*$", "", file)
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", stem)]
 
 
 # --- notebooks -----------------------------------------------------------------------------------------
@@ -313,7 +349,7 @@ def read_notebook(submission: Submission, data: bytes) -> None:
     if not isinstance(cells, list):
         submission.problem = "not a notebook: JSON without a list of cells"
         return
-    for cell in cells:
+    for cell in cells[:MOST_CELLS]:
         if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
             continue
         source = cell.get("source", "")
@@ -325,7 +361,7 @@ def read_notebook(submission: Submission, data: bytes) -> None:
             submission.cells.append(
                 {
                     "cell_type": cell["cell_type"],
-                    "source": source.replace("\r\n", "\n"),
+                    "source": source.replace("\r\n", "\n").encode("utf-8", "replace").decode(),
                     "id": identity if isinstance(identity, str) else "",
                     "metadata": metadata if isinstance(metadata, dict) else {},
                 }
@@ -337,6 +373,8 @@ def read_notebook(submission: Submission, data: bytes) -> None:
 def defines(source: str) -> set[str]:
     """The functions and classes that a cell defines at its top level."""
     try:
+        if len(source) > LONGEST_CELL:
+            raise ValueError("too long to parse")
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(re.findall(r"^(?:async\s+)?(?:def|class)\s+(\w+)", source, re.MULTILINE))
@@ -347,10 +385,12 @@ def answers(master: list[Any], submission: Submission) -> dict[str, str]:
     """The student's source of every answer cell of the master, by ``grade_id``.
 
     An answer is looked for by ``grade_id``, then by cell id, then by what the cell defines (a written one by
-    the text before it). Of several, the last that was changed counts: it is the one that a run would use. An
-    answer that is not there, or was not touched, is left out.
+    the text before it). Of several, the last that was changed counts, since it is the one that a run would use;
+    one that still raises ``NotImplementedError`` gives way to one that does not. An answer that is not there, or
+    was not touched, is left out.
     """
     cells, found = submission.cells, {}
+    defined = [defines(cell["source"]) if cell["cell_type"] == "code" else set() for cell in cells]
     for number, wanted in enumerate(master):
         if not mark_up(wanted).get("solution"):
             continue
@@ -358,28 +398,33 @@ def answers(master: list[Any], submission: Submission) -> dict[str, str]:
         ways = (
             [cell for cell in cells if mark_up(cell).get("grade_id") == name],
             [cell for cell in cells if cell["id"] == wanted["id"]],
-            similar(master, number, cells),
+            similar(master, number, cells, defined),
         )
         there = [cell for way in ways for cell in way if same_kind(cell, wanted)]
         if not there:
             submission.flags.append(f"{name}: the answer cell is gone")
             continue
-        for way in ways:
-            changed = [c["source"] for c in way if same_kind(c, wanted) and squeezed(c) != squeezed(wanted)]
-            if changed:
-                found[name] = changed[-1]
-                if len({text.strip() for text in changed}) > 1:
-                    submission.flags.append(f"{name}: {len(changed)} different answers, the last one is marked")
-                break
+        changed = [
+            [c["source"] for c in way if same_kind(c, wanted) and squeezed(c) != squeezed(wanted)] for way in ways
+        ]
+        finished = [[text for text in way if "raise NotImplementedError" not in text] for way in changed]
+        chosen = next((way for way in (*finished, *changed) if way), None)
+        if chosen:
+            found[name] = chosen[-1]
+        others = {text.strip() for way in changed for text in way} - {found.get(name, "").strip()}
+        if others:
+            submission.flags.append(f"{name}: {len(others) + 1} different answers, one of them is marked")
     return found
 
 
-def similar(master: list[Any], number: int, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def similar(
+    master: list[Any], number: int, cells: list[dict[str, Any]], defined: list[set[str]]
+) -> list[dict[str, Any]]:
     """Cells that could be the master's cell ``number``, by what they define or by the text before them."""
     wanted = master[number]
     if wanted["cell_type"] == "code":
         names = defines(wanted["source"])
-        return [cell for cell in cells if cell["cell_type"] == "code" and names <= defines(cell["source"])]
+        return [cell for cell, there in zip(cells, defined) if cell["cell_type"] == "code" and names <= there]
     before = squeezed(master[number - 1])
     return [after for cell, after in itertools.pairwise(cells) if squeezed(cell) == before]
 

@@ -8,6 +8,7 @@ import builtins
 import hashlib
 import hmac
 import importlib.util
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from coursekit.grading.parts import MORE_THAN_A_MODEL, NOTHING, Arrays, Case, Pa
 from coursekit.grading.release import CHECK, checks_of, mark_up
 
 COURSE = "attention-course"
+DETAILS = 40  # notes for the marker on one submission
 
 
 def seed_for(key: bytes, exercise: str, student: str) -> int:
@@ -72,7 +74,8 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
     Returns:
         ``parts``: for each part its ``name``, ``points``, ``of``, ``aspects`` (name, points, of, words) and
         ``problem``, why it did not run, in words for the student (empty if it did); ``details``: what only a
-        marker may read; ``peak``: bytes that the sandbox used.
+        marker may read; ``peak``: bytes that the sandbox used; ``unsure``: something ended for lack of time or
+        memory, which a busy machine may have caused.
     """
     checks = checks_of(job["exercise"])
     extra = hidden_cases(job["private"], job["exercise"])
@@ -87,7 +90,8 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
             step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["part"]]]
     record = run_all(steps, job["exercise"], job["unsafe"])
     parts = [judge(part, cases[part.name], steps, record, job["answers"]) for part in checks.PARTS]
-    return {"parts": parts, "details": record.details, "peak": record.peak}
+    unsure = any(reason.startswith(("took", "used")) for reason in record.deaths.values())
+    return {"parts": parts, "details": record.details, "peak": record.peak, "unsure": unsure}
 
 
 @dataclass
@@ -104,12 +108,15 @@ class Record:
 def run_all(steps: list[dict[str, Any]], exercise: str, unsafe: bool) -> Record:
     """Run the steps; when one ends the run, run the others again without it, so that only its part suffers."""
     record = Record()
+    seconds = 1.5 * sum(part.seconds for part in checks_of(exercise).PARTS)  # whatever the single steps may take
     with sandbox.staged(checks_of(exercise).__name__.rpartition(".")[2]) as stage:
         while True:
             left = [n for n, step in enumerate(steps) if n not in record.deaths and not (done(n, step, record))]
             if not any("name" in steps[n] for n in left):
                 return record
-            outcome = sandbox.run([steps[n] for n in left], stage, unsafe)
+            started = time.monotonic()
+            outcome = sandbox.run([steps[n] for n in left], stage, unsafe, seconds)
+            seconds = max(0.0, seconds - (time.monotonic() - started))
             record.peak = max(record.peak, outcome.peak)
             for message in outcome.messages:
                 take(message, left, steps, record)
@@ -117,6 +124,8 @@ def run_all(steps: list[dict[str, Any]], exercise: str, unsafe: bool) -> Record:
                 return record
             dead = left[outcome.died_at]
             record.deaths[dead] = outcome.reason
+            if seconds == 0:
+                record.deaths |= {n: outcome.reason for n in left if n not in record.deaths}
             record.details.append(f"{steps[dead]['part']}: {outcome.reason}")
 
 
@@ -134,9 +143,10 @@ def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], 
     if "name" in step and type(call) is int and 0 <= call < len(step["calls"]):
         record.calls.setdefault((number, call), message)
     elif "name" not in step and isinstance(message.get("error"), dict):
-        record.errors[number] = message["error"]
-    if isinstance(message.get("error"), dict) and message["error"].get("kind") != "NotImplementedError":
-        note = f"{step['part']}: {message['error'].get('kind')}: {message['error'].get('message')}"[:300]
+        record.errors.setdefault(number, message["error"])
+    error = message.get("error")
+    if isinstance(error, dict) and error.get("kind") != "NotImplementedError" and len(record.details) < DETAILS:
+        note = f"{step['part']}: {error.get('kind')}: {error.get('message')}"[:300]
         if note not in record.details:
             record.details.append(note)
 

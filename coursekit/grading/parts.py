@@ -111,8 +111,9 @@ class Part:
                 words = self.compare(case, answer) if self.reference else None
                 if words is None and self.judge:
                     words = self.judge(case, usable)
-            if words:
-                wrong.setdefault(case.aspect, (i, words))
+            known = case.aspect in wrong and wrong[case.aspect][1] in self.suspects
+            if words and (case.aspect not in wrong or (words in self.suspects and not known)):
+                wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
         return [
             Verdict(aspect, 0 if aspect in wrong else of, of, *reversed(wrong.get(aspect, (None, ""))))
             for aspect, of in self.aspects.items()

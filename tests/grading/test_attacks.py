@@ -179,6 +179,38 @@ for fd in range(3, 64):
     try: os.write(fd, b'[1]\\n{"begin": 99999}\\n{"begin": "x"}\\n\\xff\\xfe\\n' + b"[" * 100000 + b"\\n")
     except OSError: pass
 """ + WRONG,
+    "claims to begin": """
+import os
+while True:
+    for fd in range(3, 64):
+        try: os.write(fd, b'{"begin": 1}\\n')
+        except OSError: pass
+""",
+    "begins all it can": """
+import json, os, time
+for n in range(1, 40):
+    for fd in range(3, 64):
+        try: os.write(fd, json.dumps({"begin": n}).encode() + b"\\n")
+        except OSError: pass
+    time.sleep(1)
+while True: pass
+""",
+    "a million errors": """
+import json, os
+for n in range(10**6):
+    for fd in range(3, 9):
+        try: os.write(fd, json.dumps({"end": 0, "error": {"kind": "ValueError", "message": str(n)}}).encode() + b"\\n")
+        except OSError: pass
+""",
+    "memory that nobody is seen to hold": """
+import ctypes, os
+held = 0
+try: held += os.memfd_create("x")
+except OSError: pass
+libc = ctypes.CDLL(None)
+held += max(0, libc.shmget(0, 2**20, 0o1600) + 1)
+report = f"held {held}"
+""" + REPORT,
     "own modules": """
 from pathlib import Path
 for name in ("coursekit", "torch", "numpy", "sitecustomize", "usercustomize", "IPython"):
@@ -275,6 +307,9 @@ def test_an_attack_gains_nothing(aftermath, name):
         "fills the disk": "RuntimeError: wrote little",
         "network": "RuntimeError: reached nobody",
         "threads": "RuntimeError: started few threads",
+        "claims to begin": "took longer than 5 seconds|wrote something of its own",
+        "a million errors": "wrote something of its own",
+        "memory that nobody is seen to hold": "RuntimeError: held 0",
     }.items(),
 )
 def test_an_attack_was_tried_and_met_its_wall(aftermath, name, words):

@@ -165,6 +165,7 @@ def test_what_platforms_take(folder, marked):
         "ID number": "s00",
         "Grade": "90",
         "Maximum Grade": "100",
+        "Last modified (grade)": "",
         "Feedback comments": "",
     }
     canvas = table(folder / "out" / f"{NAME}_canvas.csv")
@@ -173,7 +174,7 @@ def test_what_platforms_take(folder, marked):
         "Student": "Student 00",
         "ID": "1000",
         "SIS User ID": "s00",
-        "SIS Login ID": "s00",
+        "SIS Login ID": "",
         "Section": "",
         NAME: "90",
     }

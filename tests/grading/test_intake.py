@@ -145,6 +145,8 @@ def test_a_roster_with_a_mistake_is_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(GradingError, match=words):
             read_roster(path)
+    path.write_text("id;name\ns1;Doe, Jane\n")
+    assert read_roster(path) == [Student("s1", "Doe, Jane")]
     path.write_text("\ufeffid,name,email\n s1 ,Jane,\n,,\n", encoding="utf-8")
     assert read_roster(path) == [Student("s1", "Jane")]
 
@@ -283,7 +285,7 @@ def test_the_last_changed_copy_counts_and_is_flagged():
     copied["cells"].append(second)
     submission = read(copied)
     assert answers(RELEASED.cells, submission)["masked_softmax"] == second["source"]
-    assert submission.flags == ["masked_softmax: 2 different answers, the last one is marked"]
+    assert submission.flags == ["masked_softmax: 2 different answers, one of them is marked"]
 
 
 def test_a_deleted_answer_is_flagged_and_an_own_cell_found_by_its_name():
@@ -300,6 +302,48 @@ def test_an_own_cell_counts_where_the_stub_was_left():
     notebook = only()
     notebook.cells.append(nbformat.v4.new_code_cell("import math\n\n" + SOLUTIONS["luong_score"]))
     assert answers(RELEASED.cells, read(json.loads(nbformat.writes(notebook))))["luong_score"].startswith("import math")
+
+
+def test_a_touched_stub_gives_way_to_a_finished_answer():
+    stub = cell_of(RELEASED, "luong_score").source + "  # see my own cell below"
+    notebook = only(luong_score=stub)
+    notebook.cells.append(nbformat.v4.new_code_cell(SOLUTIONS["luong_score"]))
+    submission = read(json.loads(nbformat.writes(notebook)))
+    assert answers(RELEASED.cells, submission)["luong_score"] == SOLUTIONS["luong_score"]
+    assert submission.flags == ["luong_score: 2 different answers, one of them is marked"]
+
+
+def test_what_is_no_unicode_and_what_terminals_obey_is_replaced(tmp_path):
+    notebook = only(luong_score="x = '\\ud800'")
+    text = nbformat.writes(notebook).replace("\\\\ud800", "\\ud800")
+    (one,) = taken(put(tmp_path, {"e.zip": zipped({"a\x1b[31m/x.ipynb": text})}) / "e.zip")
+    assert one.file == "a?[31m/x.ipynb"
+    assert answers(RELEASED.cells, one)["luong_score"] == "x = '?'"
+
+
+def test_a_huge_cell_is_not_parsed():
+    notebook = only()
+    notebook.cells.append(nbformat.v4.new_code_cell("x = 1\n" * 500_000 + SOLUTIONS["luong_score"]))
+    assert len(answers(RELEASED.cells, read(json.loads(nbformat.writes(notebook))))["luong_score"]) > 2_000_000
+
+
+def test_zips_in_zips_share_one_budget(tmp_path, monkeypatch):
+    monkeypatch.setattr("coursekit.grading.intake.LARGEST_ZIP", 3 * 2**20)
+    inner = zipped({f"{i}.ipynb": b" " * 2**20 for i in range(3)})
+    outer = zipped({f"s{i}/z.zip": inner for i in range(5)})
+    found = taken(put(tmp_path, {"e.zip": outer}) / "e.zip")
+    assert sum("the zip holds over" in s.problem for s in found) >= 3
+
+
+def test_the_time_of_packing_is_not_the_time_of_handing_in(tmp_path):
+    data = zipped({f"s{i}/x.ipynb": TEXT for i in range(4)})
+    assert {s.handed_in for s in taken(put(tmp_path, {"e.zip": data}) / "e.zip")} == {None}
+
+
+def test_later_numbers_are_later(tmp_path):
+    names = [f"doejane_815_99_{NAME}.ipynb", f"doejane_815_100_{NAME}-2.ipynb", f"doejane_815_100_{NAME}-10.ipynb"]
+    found = taken(put(tmp_path, {"e.zip": zipped(dict.fromkeys(names, TEXT))}) / "e.zip")
+    assert [s.file for s in found if not s.problem] == [names[2]]
 
 
 def test_an_answer_that_does_not_parse_is_found_by_its_name():

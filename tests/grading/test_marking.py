@@ -2,14 +2,18 @@
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 import torch
 from hypothesis import given
@@ -179,8 +183,9 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME={tmp_path} \
 
 
 def test_borrowed_answers_and_lateness_are_flagged():
-    row = batch.Row(Submission("x"), answers={"luong_score": "import torch\nfrom coursekit.nn.scores import DotScore"})
-    batch.flag_borrowed(row)
+    source = "import torch\nimport coursekit.nn.attention as course\nfrom coursekit.nn.scores import DotScore"
+    row = batch.Row(Submission("x"), answers={"luong_score": source})
+    batch.flag_borrowed(row, given="import coursekit.nn.attention as course")
     assert row.submission.flags == ["luong_score imports coursekit.nn.scores"]
     due = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
     for when, flag in ((datetime(2026, 11, 30, 12, 0), []), (datetime(2026, 12, 1, 13, 5), ["late by 1 d 1 h 5 min"])):
@@ -227,7 +232,7 @@ def test_a_machine_that_fails_is_no_mark(bubblewrap, tmp_path, monkeypatch):
         nbformat.write(only(luong_score=SOLUTIONS["luong_score"]), tmp_path / "in" / name / "x.ipynb")
     real = sandbox.run
 
-    def fails_once(steps, stage, unsafe):
+    def fails_once(*arguments):
         monkeypatch.setattr(sandbox, "run", real)
         raise GradingError("the sandbox did not start: no memory")
 
@@ -239,3 +244,87 @@ def test_a_machine_that_fails_is_no_mark(bubblewrap, tmp_path, monkeypatch):
     outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), workers=1)
     assert [(row.status, row.standing.total) for row in outcome.rows] == [("marked", 15)] * 2
     assert outcome.again == 1
+
+
+def hand_in(folder, **answered):
+    for name, source in answered.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        nbformat.write(only(luong_score=source), folder / name / "x.ipynb")
+
+
+def test_one_marking_at_a_time_in_a_folder(tmp_path):
+    with (
+        batch.locked(tmp_path),
+        pytest.raises(GradingError, match="another marking is at work"),
+        batch.locked(tmp_path),
+    ):
+        pass
+    with batch.locked(tmp_path):
+        pass
+
+
+def test_what_is_no_longer_handed_in_is_said_and_put_aside(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"], bob=SOLUTIONS["luong_score"])
+    batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), workers=2)
+    shutil.rmtree(tmp_path / "in" / "bob")
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+    assert [(row.submission.student, row.status) for row in outcome.rows] == [
+        ("alice", "marked"),
+        ("bob", "booked before, no longer handed in"),
+    ]
+    assert not (tmp_path / "out" / "feedback" / "bob" / NAME).exists()
+    assert (tmp_path / "out" / "superseded" / "bob" / NAME / f"{NAME}.html").is_file()
+
+
+def test_a_roster_that_renames_who_is_booked_is_refused(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", **{"Doe Jane_4711_assignsubmission_file_": SOLUTIONS["luong_score"]})
+    batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+    (tmp_path / "roster.csv").write_text("id,platform_id\ns1,4711\n")
+    with pytest.raises(GradingError, match="4711 was marked here before the roster called them s1"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), roster=tmp_path / "roster.csv")
+
+
+def test_what_a_busy_machine_may_have_caused_is_tried_once_more(bubblewrap, tmp_path, monkeypatch):
+    monkeypatch.setattr(check.luong_score, "seconds", 2)
+    hand_in(tmp_path / "in", alice="while True: pass")
+    for again in (0, 0, 1):
+        outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+        assert outcome.again == again
+        assert outcome.rows[0].standing.total == 0
+
+
+def test_a_booking_that_fails_stops_nobody_else(bubblewrap, tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"], bob=SOLUTIONS["luong_score"])
+    real = batch.book_submission
+
+    def fails_for_alice(book, out, exercise, master, submission, *rest):
+        if submission.student == "alice":
+            raise UnicodeEncodeError("utf-8", "x", 0, 1, "strange")
+        real(book, out, exercise, master, submission, *rest)
+
+    monkeypatch.setattr(batch, "book_submission", fails_for_alice)
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+    assert {row.submission.student: row.status for row in outcome.rows} == {"alice": "not marked", "bob": "marked"}
+    assert "could not be booked" in outcome.rows[0].submission.problem
+
+
+def test_a_lost_key_is_said(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+    (tmp_path / "out" / "key").unlink()
+    with pytest.raises(GradingError, match=r"the secret key .* is gone"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+
+
+def test_an_interrupt_ends_the_sandboxes_at_once(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", alice="while True: pass")
+    command = [sys.executable, "-m", "coursekit", "grade", "02", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home())
+    while not (tmp_path / "out" / "gradebook.db").exists() or not psutil.Process(process.pid).children():
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert "stopped; what is marked is kept, and the same command goes on" in said
+    assert "Traceback" not in said

@@ -88,10 +88,6 @@ def additive_score(query, keys, W, U, v):
 def additive_score(query, keys, W, U, v):
     return torch.tanh((query @ W)[:, None] + keys @ U.T) @ v
 """),
-        (6, "it stopped with", """
-def additive_score(query, keys, W, U, v):
-    return torch.tanh(query @ W.T + keys @ U.T) @ v
-"""),
     ],
     "masked_softmax": [
         (4, "the mask is not used", """
