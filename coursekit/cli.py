@@ -165,7 +165,7 @@ def grade(
         )
     flagged = [row for row in outcome.rows if row.submission.problem or row.submission.flags or not row.result]
     if flagged:
-        table = Table("file or student", "points", "what to look at", title="Flagged", title_justify="left")
+        table = Table("student", "file", "points", "what to look at", title="Flagged", title_justify="left")
         for row in flagged:
             points = f"{row.standing.total:g}" if row.standing else ""
             words = (
@@ -173,8 +173,10 @@ def grade(
                 if row.result or row.submission.problem
                 else [row.status]
             )
-            about = row.submission.file or row.submission.name or row.submission.student
-            table.add_row(Text(about), points, Text("\n".join(word for word in words if word)))
+            who = Text(row.submission.name or row.submission.student)
+            table.add_row(
+                who, Text(row.submission.file, overflow="fold"), points, Text("\n".join(word for word in words if word))
+            )
         console.print(table)
     marked = [row for row in outcome.rows if row.result]
     waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)

@@ -37,6 +37,7 @@ class Submission:
         file: where it came from, for people.
         student: of the roster or of the file's place; empty if that says nothing.
         platform_id: the platform's number for the student, where the place holds one.
+        key: what the place or the roster calls them.
         name: the student's name, where roster or place tell it.
         handed_in: when, in UTC; None if unknown.
         late: the platform says so.
@@ -48,6 +49,7 @@ class Submission:
     file: str
     student: str = ""
     platform_id: str = ""
+    key: str = ""
     name: str = ""
     handed_in: datetime | None = None
     late: bool = False
@@ -261,13 +263,15 @@ def whose(submission: Submission, place: tuple[str, ...], exercise: str, roster:
         submission.late = bool(match["late"])
     folders = [part for part in place[:-1] if part not in (exercise, "submitted")]
     keys = [key for key in (submission.platform_id, *folders, name_in(place[-1], exercise)) if clean(key)]
-    submission.student = clean(keys[0]) if keys else ""
+    submission.key = keys[0] if keys else ""
+    submission.student = clean(submission.key)
     if roster:
         student = next((s for key in [*keys, submission.name] if (s := known(key, roster))), None)
         if student is None:
             submission.flags.append("not in the roster")
             submission.student = ""
         else:
+            submission.key = student.id
             submission.student, submission.name = student.id, student.name or submission.name
             submission.platform_id = student.platform_id or submission.platform_id
     if not submission.student:
@@ -323,6 +327,10 @@ def latest_counts(found: list[Submission]) -> None:
             by_student.setdefault(submission.student, []).append(submission)
     beginning = datetime.min.replace(tzinfo=UTC)
     for group in by_student.values():
+        if len({submission.key for submission in group}) > 1:
+            names = " and ".join(sorted({repr(submission.key) for submission in group}))
+            for submission in group:
+                submission.flags.append(f"{names} become one student: rename one, or use a roster")
         *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, by_number(s.file)))
         for submission in earlier:
             submission.problem = f"not the latest: {last.file} is marked instead"

@@ -157,6 +157,12 @@ def test_names_of_folders_are_harmless():
     assert clean("..") == ""
 
 
+def test_two_names_that_become_one_are_flagged(tmp_path):
+    found = taken(put(tmp_path, {"a b/x.ipynb": TEXT, "a_b/x.ipynb": TEXT, "c/x.ipynb": TEXT}))
+    clash = ["'a b' and 'a_b' become one student: rename one, or use a roster"]
+    assert [submission.flags for submission in found] == [clash, clash, []]
+
+
 @pytest.mark.parametrize(
     "name", ["x.ipynb", "Copy of x.ipynb", "x (1).ipynb", "x-Copy1.ipynb", "Kopie von x (2).ipynb"]
 )
