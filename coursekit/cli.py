@@ -182,9 +182,8 @@ def grade(
     waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)
     say(f"{len(outcome.rows)} rows: {len(marked)} marked ({outcome.again} of them before), {len(flagged)} flagged.")
     if waiting:
-        say(
-            f"{waiting} written answers wait for a person: in {out}, jupyter lab, then Formgrader; then run this again."
-        )
+        answers = "1 written answer waits" if waiting == 1 else f"{waiting} written answers wait"
+        say(f"{answers} for a person: in {out}, jupyter lab, then Formgrader; then run this again.")
     say(f"Points: {out / name}.csv, _moodle.csv and _canvas.csv; feedback: {out / 'feedback'}")
     if any(row.status == "not marked" and row.submission.problem.startswith("marking failed") for row in outcome.rows):
         raise fail("some submissions could not be marked for a reason of this machine: run the same command again", 1)

@@ -319,12 +319,16 @@ def test_a_lost_key_is_said(bubblewrap, tmp_path):
 def test_an_interrupt_ends_the_sandboxes_at_once(bubblewrap, tmp_path):
     hand_in(tmp_path / "in", alice="while True: pass")
     command = [sys.executable, "-m", "coursekit", "grade", "02", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home())
-    while not (tmp_path / "out" / "gradebook.db").exists() or not psutil.Process(process.pid).children():
-        time.sleep(0.05)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=15)
+    listens = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}  # also under nohup
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=home(), **streams, **listens) as process:
+        try:
+            while "bwrap" not in [child.name() for child in psutil.Process(process.pid).children()]:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "stopped; what is marked is kept, and the same command goes on" in said
     assert "Traceback" not in said
