@@ -239,6 +239,7 @@ def test_students_get_nothing_secret(kit):
                 solved.append(cell.source)
     assert len(hidden) == sum(len(checks_of(path.stem).PARTS) for path in MASTERS)
     assert len(solved) > len(hidden)
+    assert not [name for name, data in files.items() for secret in hidden if secret.encode() in data]
     for secret in hidden + solved:
         lines = [json.dumps(line, ensure_ascii=False)[1:-1].encode() for line in secret.splitlines() if len(line) > 60]
         lines.append(json.dumps(secret, ensure_ascii=False)[1:-1].encode())
