@@ -101,7 +101,54 @@ def grade(
     except OSError as error:
         raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
     with locked(out):
-        return grade_locked(exercise, master, rows, students, out, private, workers, due, unsafe, scheduler, progress)
+        key = secret_key(private or out)
+        given = "\n".join(cell.source for cell in master.cells)
+        jobs: dict[int, dict[str, Any]] = {}
+        for number, row in enumerate(rows):
+            flag_late(row.submission, due)
+            if row.submission.problem:
+                row.status = "not marked"
+                continue
+            row.answers = answers(master.cells, row.submission)
+            flag_borrowed(row, given)
+            seed = seed_for(key, exercise, row.submission.student or row.submission.file)
+            jobs[number] = {
+                "exercise": exercise,
+                "master": master,
+                "answers": row.answers,
+                "seed": seed,
+                "private": str(private.resolve()) if private else None,
+                "unsafe": unsafe,
+            }
+            row.digest = digest(jobs[number])
+        results = out / "results" / exercise
+        results.mkdir(parents=True, exist_ok=True)
+        ready = {n: found for n in jobs if (found := stored(results / f"{rows[n].digest}.json")) is not None}
+        with contextlib.closing(open_book(out)) as book:
+            book_exercise(book, out, exercise, master)
+            same_students(book, exercise, rows)
+            book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
+            for count, (number, result) in enumerate(ready.items(), 1):
+                book_row(rows[number], result)
+                progress(count, len(jobs))
+            waiting = {number: job for number, job in jobs.items() if number not in ready}
+            for count, (number, result) in enumerate(marked(waiting, workers, scheduler), len(ready) + 1):
+                if "failed" in result:
+                    rows[number].status, rows[number].submission.problem = "not marked", result["failed"]
+                else:
+                    store(results / f"{rows[number].digest}.json", result)
+                    book_row(rows[number], result)
+                progress(count, len(jobs))
+            rows += absent(students, rows)
+            rows += gone(book, out, exercise, rows)
+            for row in rows:
+                if row.result and row.submission.student:
+                    row.standing = standing(book, exercise, row.submission.student)
+                    text = page(exercise, master, row.submission, row.answers, row.result, row.standing)
+                    write(out / "feedback" / row.submission.student / exercise / f"{exercise}.html", text)
+        of = sum(mark_up(cell)["points"] for cell in master.cells if mark_up(cell).get("grade"))
+        write_tables(rows, out, exercise, master, of)
+        return Outcome(rows, len(ready), of)
 
 
 @contextlib.contextmanager
@@ -118,70 +165,6 @@ def locked(out: Path) -> Iterator[None]:
         except OSError:
             raise GradingError(f"another marking is at work in {out}: wait for it, or name another folder") from None
         yield
-
-
-def grade_locked(
-    exercise: str,
-    master: Any,
-    rows: list[Row],
-    students: list[Student],
-    out: Path,
-    private: Path | None,
-    workers: int,
-    due: datetime | None,
-    unsafe: bool,
-    scheduler: str | None,
-    progress: Callable[[int, int], None],
-) -> Outcome:
-    """``grade``, where nothing else writes into ``out``."""
-    key = secret_key(private or out)
-    given = "\n".join(cell.source for cell in master.cells)
-    jobs: dict[int, dict[str, Any]] = {}
-    for number, row in enumerate(rows):
-        flag_late(row.submission, due)
-        if row.submission.problem:
-            row.status = "not marked"
-            continue
-        row.answers = answers(master.cells, row.submission)
-        flag_borrowed(row, given)
-        seed = seed_for(key, exercise, row.submission.student or row.submission.file)
-        jobs[number] = {
-            "exercise": exercise,
-            "master": master,
-            "answers": row.answers,
-            "seed": seed,
-            "private": str(private.resolve()) if private else None,
-            "unsafe": unsafe,
-        }
-        row.digest = digest(jobs[number])
-    results = out / "results" / exercise
-    results.mkdir(parents=True, exist_ok=True)
-    ready = {n: found for n in jobs if (found := stored(results / f"{rows[n].digest}.json")) is not None}
-    with contextlib.closing(open_book(out)) as book:
-        book_exercise(book, out, exercise, master)
-        same_students(book, exercise, rows)
-        book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
-        for count, (number, result) in enumerate(ready.items(), 1):
-            book_row(rows[number], result)
-            progress(count, len(jobs))
-        waiting = {number: job for number, job in jobs.items() if number not in ready}
-        for count, (number, result) in enumerate(marked(waiting, workers, scheduler), len(ready) + 1):
-            if "failed" in result:
-                rows[number].status, rows[number].submission.problem = "not marked", result["failed"]
-            else:
-                store(results / f"{rows[number].digest}.json", result)
-                book_row(rows[number], result)
-            progress(count, len(jobs))
-        rows += absent(students, rows)
-        rows += gone(book, out, exercise, rows)
-        for row in rows:
-            if row.result and row.submission.student:
-                row.standing = standing(book, exercise, row.submission.student)
-                text = page(exercise, master, row.submission, row.answers, row.result, row.standing)
-                write(out / "feedback" / row.submission.student / exercise / f"{exercise}.html", text)
-    of = sum(mark_up(cell)["points"] for cell in master.cells if mark_up(cell).get("grade"))
-    write_tables(rows, out, exercise, master, of)
-    return Outcome(rows, len(ready), of)
 
 
 def marked(jobs: dict[int, dict], workers: int, scheduler: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
