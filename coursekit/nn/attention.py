@@ -155,27 +155,39 @@ class MultiHeadAttention(Attention):
     """Several attentions side by side, each with projections of its own.
 
     ``head_h = attend(x W_h^Q, y W_h^K, y W_h^V)``, and the output is ``[head_1; ...; head_H] W^O``. The
-    projections of all heads are one matrix ``qkv`` of shape (3 D, D).
+    projections of all heads are one matrix ``qkv``: the queries' rows, the keys', the values', (3 D, D) as a rule.
 
     Args:
         d_model: D.
-        n_heads: H, a divisor of D.
+        n_heads: H.
         bias: add biases to the projections.
         dropout: of the weights, in training.
+        d_key: size of a query and of a key in each head; None for D / H.
+        d_value: size of a value in each head; None for D / H.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2.
     """
 
-    def __init__(self, d_model: int, n_heads: int, bias: bool = True, dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        bias: bool = True,
+        dropout: float = 0.0,
+        d_key: int | None = None,
+        d_value: int | None = None,
+    ):
         super().__init__()
-        if n_heads < 1 or d_model % n_heads:
+        if n_heads < 1 or (d_model % n_heads and None in (d_key, d_value)):
             raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
         self.n_heads, self.dropout = n_heads, dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
-        self.out = nn.Linear(d_model, d_model, bias=bias)
+        queries, values = n_heads * (d_key or d_model // n_heads), n_heads * (d_value or d_model // n_heads)
+        self.sizes = [queries, queries, values]  # of all heads together; keys are as long as queries
+        self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias)
+        self.out = nn.Linear(values, d_model, bias=bias)
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, H, T, Dh)."""
+        """(B, T, H Dh) -> (B, H, T, Dh)."""
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
     def forward(
@@ -199,15 +211,15 @@ class MultiHeadAttention(Attention):
             (B, T, D).
         """
         if memory is None:
-            query, key, value = map(self.split, self.qkv(x).chunk(3, dim=-1))
+            query, key, value = map(self.split, self.qkv(x).split(self.sizes, dim=-1))
             if cache is not None:
                 key, value = cache.append(key, value)
         else:
-            D, bias = x.shape[-1], self.qkv.bias
-            query = self.split(F.linear(x, self.qkv.weight[:D], None if bias is None else bias[:D]))
+            first, bias = self.sizes[0], self.qkv.bias  # the rows of the queries
+            query = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]))
             if cache is None or cache.length == 0:
-                both = F.linear(memory, self.qkv.weight[D:], None if bias is None else bias[D:])  # (B, S, 2 D)
-                key, value = map(self.split, both.chunk(2, dim=-1))
+                both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
+                key, value = map(self.split, both.split(self.sizes[1:], dim=-1))
                 if cache is not None:
                     cache.append(key, value)
             else:
@@ -217,4 +229,4 @@ class MultiHeadAttention(Attention):
         heads, weights = attend(query, key, value, mask, causal, need_weights=watched, dropout=dropout)
         if watched:
             self.record(weights)
-        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dh) -> (B, T, H Dh = D) -> (B, T, D)
+        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dh) -> (B, T, H Dh) -> (B, T, D)

@@ -14,6 +14,7 @@ from coursekit.nn.attention import Cache, MultiHeadAttention
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
+    "silu": F.silu,  # x * sigmoid(x), also called swish (Marian)
     "gelu": F.gelu,  # x * Phi(x), exact
     "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's approximation of it
 }
@@ -81,11 +82,12 @@ class Block(nn.Module):
     Args:
         d_model, n_heads, d_ff: D, H, F.
         norm_first: pre-norm (True) or post-norm (False).
-        activation: ``"relu"``, ``"gelu"`` or ``"gelu_tanh"``.
+        activation: a name in ``ACTIVATIONS``.
         eps: of the layer norms.
         dropout: of the attention weights, the hidden units and both branches, in training.
         drop_path: probability to leave out a branch of a sample, in training.
         bias: of the linear layers and norms.
+        d_key, d_value: sizes in each head, as in ``MultiHeadAttention``.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """
@@ -102,10 +104,12 @@ class Block(nn.Module):
         dropout: float = 0.0,
         drop_path: float = 0.0,
         bias: bool = True,
+        d_key: int | None = None,
+        d_value: int | None = None,
     ):
         super().__init__()
         residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
-        self.attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
         self.attention_residual = residual()
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
         self.feed_forward_residual = residual()
@@ -138,12 +142,14 @@ class DecoderBlock(nn.Module):
         dropout: float = 0.0,
         drop_path: float = 0.0,
         bias: bool = True,
+        d_key: int | None = None,
+        d_value: int | None = None,
     ):
         super().__init__()
         residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
-        self.self_attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.self_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
         self.self_residual = residual()
-        self.cross_attention = MultiHeadAttention(d_model, n_heads, bias, dropout)
+        self.cross_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
         self.cross_residual = residual()
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
         self.feed_forward_residual = residual()

@@ -37,9 +37,9 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.register_buffer("code", sinusoidal(max_length, d_model), persistent=False)
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """``x`` (B, T, D), whose first token stands at position ``start``."""
-        return x + self.code[check_length(start, x.shape[1], len(self.code))]
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        """``x`` (B, T, D) with its positions; ``at``: that of the first token, or of each one, (B, T)."""
+        return x + look_up(self.code, at, x.shape[1])
 
 
 class LearnedPositions(nn.Module):
@@ -49,12 +49,19 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.code = nn.Parameter(torch.empty(max_length, d_model).normal_(std=0.02))
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """``x`` (B, T, D), whose first token stands at position ``start``."""
-        return x + self.code[check_length(start, x.shape[1], len(self.code))]
+    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        """``x`` (B, T, D) with its positions; ``at``: that of the first token, or of each one, (B, T)."""
+        return x + look_up(self.code, at, x.shape[1])
 
 
-def check_length(start: int, length: int, most: int) -> slice:
-    if start + length > most:
-        raise ValueError(f"{start + length} positions: the model was built for max_length={most}")
-    return slice(start, start + length)
+def look_up(code: Tensor, at: int | Tensor, length: int) -> Tensor:
+    """The rows of ``code`` for ``length`` positions from ``at`` on, (T, D), or for given ones, (B, T, D)."""
+    end = at + length if isinstance(at, int) else length
+    if end > len(code):
+        raise ValueError(f"{end} positions: the model was built for max_length={len(code)}")
+    return code[at : at + length] if isinstance(at, int) else code[at]
+
+
+def count_real(mask: Tensor) -> Tensor:
+    """Position of each token among the real ones of its row, (B, T); padding on either side does not count."""
+    return (mask.long().cumsum(dim=1) - 1).clamp(min=0)

@@ -155,5 +155,5 @@ def test_drop_path_leaves_out_whole_samples_and_keeps_the_mean():
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="activation='swish': must be one of 'relu', 'gelu', 'gelu_tanh'"):
-        FeedForward(4, 8, "swish")
+    with pytest.raises(ValueError, match="activation='tanh': must be one of 'relu', 'silu', 'gelu', 'gelu_tanh'"):
+        FeedForward(4, 8, "tanh")

@@ -38,10 +38,10 @@ def test_a_shift_is_a_rotation_that_does_not_depend_on_the_position():
 def test_positions_are_added_from_a_start(kind):
     positions, x = kind(10, 4), torch.zeros(2, 3, 4)
     whole = positions(torch.zeros(2, 10, 4))
-    assert torch.equal(positions(x, start=5), whole[:, 5:8])
+    assert torch.equal(positions(x, at=5), whole[:, 5:8])
     assert len(whole[0].unique(dim=0)) == 10
     with pytest.raises(ValueError, match="11 positions: the model was built for max_length=10"):
-        positions(x, start=8)
+        positions(x, at=8)
 
 
 def test_only_learned_positions_are_parameters():

@@ -1,0 +1,206 @@
+"""The Transformer: Vaswani et al. (2017), *Attention Is All You Need*, arXiv 1706.03762.
+
+Read it top to bottom: the configuration, the model (encoder, decoder, shared embeddings), the objective with
+label smoothing, the optimizer with its warm-up. The blocks themselves stand in ``coursekit/nn/blocks.py``.
+
+Legend: B batch, S source tokens, T target tokens, V vocabulary size, D = d_model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.attention import Cache
+from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
+from coursekit.nn.masks import padding_mask
+from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, count_real
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes and choices of a ``Transformer``; the defaults are the paper's base model.
+
+    Attributes:
+        vocab_size: V, shared by source and target.
+        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, and the blocks in the
+            encoder and again in the decoder.
+        d_key, d_value: sizes of a key and a value in each head; None for D / H.
+        dropout: in training: on the embeddings, the attention weights, the hidden units and every branch.
+        positions: ``"sinusoidal"`` or ``"learned"``.
+        norm_first: False as published, layer norm after each residual connection and none at the end; True
+            before each branch, and one more at the end of the encoder and of the decoder.
+        activation: of the feed-forward networks, a name in ``coursekit.nn.blocks.ACTIVATIONS``.
+        max_length: largest number of tokens of a source or a target.
+        bos_id: the symbol that the decoder reads first.
+        eos_id: the symbol that ends a target.
+        pad_id: what stands behind the end.
+    """
+
+    vocab_size: int = 37_000
+    d_model: int = 512
+    n_heads: int = 8
+    d_ff: int = 2048
+    n_layers: int = 6
+    d_key: int | None = None
+    d_value: int | None = None
+    dropout: float = 0.1
+    positions: str = "sinusoidal"
+    norm_first: bool = False
+    activation: str = "relu"
+    max_length: int = 512
+    bos_id: int = 1
+    eos_id: int = 2
+    pad_id: int = 0
+
+    def __post_init__(self):
+        for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        if self.d_model % self.n_heads and None in (self.d_key, self.d_value):
+            raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout}: a probability below 1")
+        if self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"positions={self.positions!r}: must be 'sinusoidal' or 'learned'")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation={self.activation!r}: must be one of {', '.join(map(repr, ACTIVATIONS))}")
+        for field in ("bos_id", "eos_id", "pad_id"):
+            if not 0 <= getattr(self, field) < self.vocab_size:
+                raise ValueError(f"{field}={getattr(self, field)}: must lie in 0..{self.vocab_size - 1} (vocab_size)")
+
+    @classmethod
+    def base(cls, **changes) -> "TransformerConfig":
+        """The base model of Table 3, with changes."""
+        return cls(**changes)
+
+    @classmethod
+    def big(cls, **changes) -> "TransformerConfig":
+        """The big model of Table 3, with changes."""
+        return cls(**{"d_model": 1024, "d_ff": 4096, "n_heads": 16, "dropout": 0.3} | changes)
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with one embedding matrix for source, target and output (section 3.4).
+
+    A token's vector is its row of the matrix times ``sqrt(D)`` plus its position's code; its logit is the product of
+    the decoder's output with its row.
+    """
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.config = c = config
+        options = {name: getattr(c, name) for name in ("norm_first", "activation", "dropout", "d_key", "d_value")}
+        self.embedding = nn.Embedding(c.vocab_size, c.d_model)
+        self.positions = (SinusoidalPositions if c.positions == "sinusoidal" else LearnedPositions)(
+            c.max_length, c.d_model
+        )
+        self.dropout = nn.Dropout(c.dropout)
+        self.encoder = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.encoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
+        # zero as published; translators of the Marian family bring one along
+        self.register_buffer("logits_bias", torch.zeros(c.vocab_size))
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2 and "positions" not in name:
+                nn.init.xavier_uniform_(parameter)
+        nn.init.normal_(self.embedding.weight, std=c.d_model**-0.5)  # times sqrt(D): entries of variance 1
+
+    def embed(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
+        """(B, T) -> (B, T, D); ``at``: position of the first token, or of each one."""
+        return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, at))
+
+    def encode(self, source: Tensor, mask: Tensor) -> Tensor:
+        """The memory (B, S, D) of a source (B, S). Padding, where ``mask`` is False, may stand on either side."""
+        x = self.embed(source, count_real(mask))
+        for block in self.encoder:
+            x = block(x, mask=padding_mask(mask))
+        return self.encoder_norm(x)
+
+    def decode(
+        self, inputs: Tensor, memory: Tensor, mask: Tensor, caches: list[tuple[Cache, Cache]] | None = None
+    ) -> Tensor:
+        """Logits (B, T, V) of the symbols that follow each of ``inputs`` (B, T).
+
+        Args:
+            memory: (B, S, D).
+            mask: (B, S), True where the source is real.
+            caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
+        """
+        start = caches[0][0].length if caches else 0
+        x = self.embed(inputs, start)
+        for block, cache in zip(self.decoder, caches or [None] * len(self.decoder)):
+            x = block(x, memory, memory_mask=padding_mask(mask), cache=cache)
+        return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
+
+    def new_caches(self, max_length: int, source_length: int) -> list[tuple[Cache, Cache]]:
+        """Empty caches for decoding step by step: in each block one of the target, one of the source."""
+        return [(Cache(max_length), Cache(source_length)) for _ in self.decoder]
+
+    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """Logits (B, T, V) of each target symbol, given the source and the target symbols before it.
+
+        Args:
+            source: symbols, (B, S).
+            mask: (B, S), True where the source is real; every row needs one True.
+            target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
+                the start symbol.
+        """
+        if not mask.any(dim=1).all():
+            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
+        first = target.new_full((len(target), 1), self.config.bos_id)
+        inputs = torch.cat([first, target[:, :-1]], dim=1)  # (B, T)
+        return self.decode(inputs, self.encode(source, mask), mask)
+
+
+def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy with smoothed targets, summed (nats).
+
+    The target distribution is ``q = (1 - smoothing) onehot + smoothing / V``, and the loss
+    ``- sum over v of q_v log p_v``.
+
+    Args:
+        logits: (N, V).
+        target: (N,).
+        smoothing: 0 for the plain cross-entropy, 0.1 in the paper.
+
+    Source: Szegedy et al. (2015), arXiv 1512.00567, section 7; used in 1706.03762, section 5.4.
+    """
+    log_p = logits.float().log_softmax(dim=-1)
+    right = log_p.gather(1, target[:, None]).sum()  # sum of log p of the right symbols
+    return -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1).sum()
+
+
+def transformer_loss(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
+    """The objective for ``Training``: smoothed cross-entropy over the real target symbols, and their number.
+
+    A batch holds ``source``, ``source_mask`` (B, S), ``target`` and ``target_mask`` (B, T).
+    """
+
+    def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        logits = model(batch["source"], batch["source_mask"], batch["target"])
+        real = batch["target_mask"]
+        return smoothed_cross_entropy(logits[real], batch["target"][real], smoothing), real.sum()
+
+    return loss
+
+
+def inverse_sqrt(d_model: int, warmup: int) -> Callable[[int, int], float]:
+    """The learning rate of update n = 1, 2, …: ``D^(-1/2) min(n^(-1/2), n warmup^(-3/2))``.
+
+    It rises linearly for ``warmup`` updates and then falls with the square root. As a schedule of
+    ``Training`` it multiplies the optimizer's own learning rate, 1 in the paper.
+
+    Source: section 5.3, equation 3.
+    """
+    if warmup < 1:
+        raise ValueError(f"warmup={warmup}: at least one update")
+    return lambda step, steps: d_model**-0.5 * min((step + 1) ** -0.5, (step + 1) * warmup**-1.5)
+
+
+def transformer_adam(model: nn.Module, lr: float = 1.0) -> torch.optim.Adam:
+    """Adam as in section 5.3: beta 0.9 and 0.98, epsilon 1e-9. Multiplied by ``inverse_sqrt``, ``lr`` is 1."""
+    return torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98), eps=1e-9, fused=True)
