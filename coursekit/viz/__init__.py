@@ -3,16 +3,26 @@
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.diagrams import encoder_decoder
+from coursekit.viz.flow import Flow
+from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
+from coursekit.viz.masks import Masks
 from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
+from coursekit.viz.positions import Positions
+from coursekit.viz.qkv import QKV
 from coursekit.viz.show import show
 
 __all__ = [
     "COLORS",
+    "QKV",
     "Alignment",
+    "AttentionHeads",
     "ClaimFailed",
     "Curves",
+    "Flow",
     "LivePlot",
+    "Masks",
+    "Positions",
     "bars",
     "claim",
     "claims",

@@ -34,7 +34,7 @@ def claim(name: str, value: float, *, at_least: float | None = None, at_most: fl
     """
     if (at_least is None) == (at_most is None):
         raise ValueError(f"claim {name!r} needs exactly one of at_least and at_most")
-    value = float(value)
+    value = float(value.detach() if hasattr(value, "detach") else value)
     bound = {"at_least": at_least} if at_most is None else {"at_most": at_most}
     ok = not math.isnan(value) and (value >= at_least if at_most is None else value <= at_most)
     _claims[name] = {"name": name, "value": value, **bound, "ok": ok}

@@ -4,11 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from matplotlib import colormaps
 
 from coursekit.viz import Alignment, Curves
-from coursekit.viz.widget import source
+from tests.viz.page import live_page, page_of, status, themed, violations
 
 pytestmark = pytest.mark.browser
 
@@ -18,27 +17,6 @@ SOURCE, TARGET = ["2", "8", "1", "6"], ["6", "1", "8"]
 def weights(T: int = 3, S: int = 4, seed: int = 0) -> np.ndarray:
     w = np.random.default_rng(seed).random((T, S)) ** 4
     return w / w.sum(axis=1, keepdims=True)
-
-
-def page_of(browser, body: str, scripts: bool = True, scheme: str = "light", width: int = 900):
-    context = browser.new_context(
-        java_script_enabled=scripts, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
-    page = context.new_page()
-    page.errors = []
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on("console", lambda message: page.errors.append(message.text) if message.type == "error" else None)
-    requests = []
-    page.on("request", lambda request: requests.append(request.url))
-    html = f"<!doctype html><html lang='en'><title>t</title><body><main><h1>Widget</h1>{body}</main></body></html>"
-    page.route("http://ck.test/**", lambda route: route.fulfill(body=html, content_type="text/html; charset=utf-8"))
-    page.goto("http://ck.test/")
-    page.requests = requests
-    return page
-
-
-def status(page) -> str:
-    return page.locator("[aria-live]").inner_text()
 
 
 def test_every_number_is_the_tensors(browser):
@@ -77,7 +55,7 @@ def test_colours_are_viridis(browser):
     script = "cells => cells.map(cell => getComputedStyle(cell).backgroundColor)"
     shown = [list(map(int, re.findall(r"\d+", c))) for c in page.locator("tbody td").evaluate_all(script)]
     expected = 255 * colormaps["viridis"](w.flatten())[:, :3]
-    np.testing.assert_allclose(shown, expected, atol=6)  # eleven points of the map, straight lines between
+    np.testing.assert_allclose(shown, expected, atol=6)  # 21 points of the map, straight lines between
 
 
 def test_keyboard_alone_is_enough(browser):
@@ -128,12 +106,9 @@ def test_clicking_a_row_shows_it(browser):
     ids=["small", "large", "curves"],
 )
 def test_accessible_in_both_themes(browser, widget, scheme):
-    background = "#111" if scheme == "dark" else "#fff"
-    style = f"<style>body{{background:{background};color:gray}} h1{{color:#777}}</style>"
-    page = page_of(browser, style + widget._repr_html_(), scheme=scheme)
+    page = page_of(browser, themed(widget, scheme), scheme=scheme)
     assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
-    found = Axe().run(page, context="[data-ck]").response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
+    assert violations(page) == []
 
 
 def test_the_background_decides_the_theme_not_the_system(browser):
@@ -199,18 +174,6 @@ def test_curves_tell_their_values(browser):
     assert abs(np.corrcoef(x, steps)[0, 1] - 1) < 1e-6
     assert abs(np.corrcoef(y, losses)[0, 1] + 1) < 1e-4
     assert page.errors == []
-
-
-LIVE = """<div id=there></div><script type=module>{module}
-window.sent = [];
-window.view = mount(document.getElementById('there'), {{...{data}, live: true}}, {{emit: (m) => window.sent.push(m)}});
-</script>"""
-
-
-def live_page(browser, module, data):
-    import json
-
-    return page_of(browser, LIVE.format(module=source(module), data=json.dumps(data)))
 
 
 def test_typing_asks_the_kernel_and_shows_the_answer(browser):

@@ -6,6 +6,19 @@ export function unpack({shape, float32}) {
   return {shape, values: new Float32Array(bytes.buffer)};
 }
 
+/** {shape, deflated: base64 of zlib} -> promise of {shape, values: Uint8Array}. */
+export async function inflate({shape, deflated}) {
+  const bytes = Uint8Array.from(atob(deflated), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return {shape, values: new Uint8Array(await new Response(stream).arrayBuffer())};
+}
+
+/** A number for reading: a true minus sign, and no minus in front of zero. */
+export function num(value, digits = 2) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
 /** A new element with attributes (a key with a value of null is left out) and children. */
 export function h(tag, attributes = {}, ...children) {
   const svg = ["svg", "line", "path", "rect", "text", "g", "circle", "title", "polyline"].includes(tag);
@@ -19,19 +32,42 @@ export function h(tag, attributes = {}, ...children) {
   return el;
 }
 
-// viridis at eleven points (Smith and van der Walt), evenly spaced from 0 to 1
-const VIRIDIS = ["440154", "482475", "414487", "355f8d", "2a788e", "21918c", "22a884", "44bf70", "7ad151", "bddf26", "fde725"]
-  .map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+const bytesOf = (hexes) => hexes.map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+// viridis at 21 points (Smith and van der Walt), evenly spaced from 0 to 1
+const VIRIDIS = bytesOf([
+  "440154", "471365", "482475", "463480", "414487", "3b528b", "355f8d", "2f6c8e", "2a788e", "25848e", "21918c",
+  "1e9c89", "22a884", "2fb47c", "44bf70", "5ec962", "7ad151", "9bd93c", "bddf26", "dfe318", "fde725",
+]);
+// blue below zero, orange above (ColorBrewer's PuOr and RdBu, halves that every kind of colour vision tells apart)
+const DIVERGING = bytesOf(["2166ac", "4393c3", "92c5de", "d1e5f0", "f7f7f7", "fee0b6", "fdb863", "e08214", "b35806"]);
 
-/** Colour of a number in 0..1, and black or white to write on it. */
-export function viridis(value) {
-  const x = Math.min(1, Math.max(0, value)) * (VIRIDIS.length - 1);
-  const i = Math.min(VIRIDIS.length - 2, Math.floor(x));
-  const [r, g, b] = VIRIDIS[i].map((low, k) => Math.round(low + (x - i) * (VIRIDIS[i + 1][k] - low)));
+/** Colour at 0..1 of a map, as bytes and as CSS, and black or white to write on it. */
+function colour(map, value) {
+  const x = Math.min(1, Math.max(0, value)) * (map.length - 1);
+  const i = Math.min(map.length - 2, Math.floor(x));
+  const rgb = map[i].map((low, k) => Math.round(low + (x - i) * (map[i + 1][k] - low)));
   // relative luminance (WCAG 2): above 0.179 black contrasts more, below it white
   const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-  const luminance = 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  return {fill: `rgb(${r},${g},${b})`, ink: luminance > 0.179 ? "#000" : "#fff"};
+  const luminance = rgb.map(linear).reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
+  return {rgb, fill: `rgb(${rgb})`, ink: luminance > 0.179 ? "#000" : "#fff"};
+}
+
+/** Colour of a number in 0..1, dark to light. */
+export const viridis = (value) => colour(VIRIDIS, value);
+
+/** Colour of a number in -1..1: blue below zero, white at it, orange above. */
+export const diverging = (value) => colour(DIVERGING, (value + 1) / 2);
+
+/** Draw an array on a canvas, one pixel for each entry; `rgb(value)` gives the bytes of its colour. */
+export function paint(canvas, [rows, columns], values, rgb) {
+  [canvas.width, canvas.height] = [columns, rows];
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  for (let i = 0; i < rows * columns; i++) {
+    [image.data[4 * i], image.data[4 * i + 1], image.data[4 * i + 2]] = rgb(values[i]);
+    image.data[4 * i + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
 }
 
 /** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */
@@ -68,9 +104,10 @@ const THEME = `
 /** Empty `el` and build a root in it that follows the theme of what is behind it. */
 export function root(el, style, label) {
   // JupyterLab takes arrow keys and Enter for its own commands unless the element says otherwise
-  const box = h("section", {class: "ck", "aria-label": label, "data-lm-suppress-shortcuts": "true",
+  const kind = label.toLowerCase().replaceAll(" ", "-"); // keeps the styles of different widgets on a page apart
+  const box = h("section", {class: `ck ${kind}`, "aria-label": label, "data-lm-suppress-shortcuts": "true",
     tabindex: -1}); // a click anywhere in it gives it the keys
-  el.replaceChildren(h("style", {}, THEME + style), box);
+  el.replaceChildren(h("style", {}, THEME + style.replaceAll(".ck ", `.ck.${kind} `)), box);
   const follow = () => box.toggleAttribute("data-dark", isDark(el));
   follow();
   requestAnimationFrame(follow); // a notebook may attach the element only now
