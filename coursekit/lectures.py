@@ -123,6 +123,9 @@ PAGE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js_requirejs %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
+{% block html_head_css %}{{ super() }}
+<style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }</style>
+{% endblock %}
 {% block input_group %}
 {% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
 {% else %}{{ super() }}{% endif %}

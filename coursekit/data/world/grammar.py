@@ -4,8 +4,8 @@ Every word carries the numbers of the pieces of meaning that it expresses; an En
 aligned where they share one.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 from typing import TypeVar
@@ -25,6 +25,7 @@ from coursekit.data.world.lexicon import (
 )
 
 Item = TypeVar("Item")
+Span = tuple[int, int]  # places (first, last + 1) in the English words
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,36 @@ class Thing:
 
 
 @dataclass(frozen=True)
+class Event:
+    """Somebody did something to a thing, or did not, and where the sentence says so.
+
+    ``reason_span`` are the words after *because*.
+    """
+
+    verb: Verb
+    subject: Thing
+    target: Thing
+    negated: bool
+    subject_span: Span
+    target_span: Span
+    reason_span: Span | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Somebody or something was so, or was not; ``span`` is the noun phrase, also where a pronoun stands for it.
+
+    ``place`` is that of the adjective.
+    """
+
+    of: Thing
+    adjective: Adjective
+    negated: bool
+    span: Span
+    place: int
+
+
+@dataclass(frozen=True)
 class Sentence:
     """A sentence with its truth.
 
@@ -85,7 +116,8 @@ class Sentence:
         sentiment: -1, 0 or 1: the sign of the adjectives that are said of something, turned by *not*.
         pairs: the combinations of two words that decide which split it belongs to.
         facts: who did what to whom where and when, in English words: keys ``subject verb object place day reason``;
-            ``negated`` is "not" or empty.
+            ``negated`` is "not" or empty. Of two clauses, the second.
+        events, states: all that it says: of every clause with a verb, and of every *was* or *were*.
     """
 
     en: tuple[str, ...]
@@ -99,12 +131,25 @@ class Sentence:
     rival: tuple[int, int] | None = None
     sentiment: int = 0
     facts: dict[str, str] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    states: tuple[State, ...] = ()
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether the pronoun fits the rival as well, so that only the meaning tells the two apart."""
+        event = self.events[-1] if self.pronoun is not None else None
+        return event is not None and event.subject.pronoun[0] == event.target.pronoun[0]
 
     @property
     def split(self) -> str:
         """``test`` if it holds a pair kept for testing, else ``validation`` likewise, else ``train``."""
-        kept = {split_of(pair) for pair in self.pairs}
-        return "test" if "test" in kept else "validation" if "validation" in kept else "train"
+        return split_of_all(self.pairs)
+
+
+def split_of_all(pairs: Iterable[tuple[str, str]]) -> str:
+    """``test`` if one of the pairs is kept for testing, else ``validation`` likewise, else ``train``."""
+    kept = {split_of(pair) for pair in pairs}
+    return "test" if "test" in kept else "validation" if "validation" in kept else "train"
 
 
 def split_of(pair: tuple[str, str]) -> str:
@@ -234,7 +279,9 @@ class Draft:
     pairs: list[tuple[str, str]] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     sentiment: int = 0
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
 
     def add(self, phrase: Phrase, span: str = "") -> None:
         start = len(self.phrase.en)
@@ -247,17 +294,31 @@ class Draft:
         if thing.adjective:
             self.pairs.append((thing.label, thing.adjective.en))
 
+    def on(self, day: str) -> None:
+        key = self.writer.key()
+        self.add(Phrase([Word("on", key), Word(day, key, "DAY")], [Word(DAYS[day], key, "DAY")]))
+
+    def at(self, place: str) -> None:
+        self.add(self.writer.link("in", "à"))
+        self.add(self.writer.link(place, CITIES[place], "PLACE"))
+
     def act(self, rng: Random, verb: Verb, subject: Thing, target: Thing, negated: bool) -> None:
         """Subject, verb and object."""
         self.say(subject, "subject")
         self.add(self.writer.action(verb, subject.plural, negated), "verb")
         self.say(target, "object", negated)
+        self.happen(verb, subject, target, negated)
+
+    def happen(self, verb: Verb, subject: Thing, target: Thing, negated: bool) -> None:
+        """Write down what the last subject did to the last object."""
         self.pairs.append((verb.base, target.label))
         self.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
+        self.events.append(Event(verb, subject, target, negated, self.spans["subject"], self.spans["object"]))
 
-    def judge(self, of: Thing, adjective: Adjective, negated: bool = False) -> None:
-        """Something is said of a thing."""
+    def judge(self, of: Thing, adjective: Adjective, negated: bool = False, role: str = "subject") -> None:
+        """Write down that the last word is said of the last subject or object."""
         self.pairs.append((of.label, adjective.en))
+        self.states.append(State(of, adjective, negated, self.spans[role], len(self.phrase.en) - 1))
         self.sentiment += -adjective.polarity if negated else adjective.polarity
 
 
@@ -273,15 +334,20 @@ def because(rng: Random, draft: Draft) -> str:
         reasons = verb.subject_why if of_subject else verb.object_why
     meant, reason = (subject if of_subject else target), ADJECTIVES[pick(rng, reasons)]
     draft.act(rng, verb, subject, target, negated)
+    explain(draft, meant, reason, of_subject, too=negated)
+    return "because"
+
+
+def explain(draft: Draft, meant: Thing, reason: Adjective, of_subject: bool, too: bool) -> None:
+    """*because it was too tired*, of the last subject or object."""
+    role, other = ("subject", "object") if of_subject else ("object", "subject")
     draft.add(draft.writer.link("because", "parce que"))
     draft.add(draft.writer.link(*meant.pronoun), "pronoun")
-    draft.add(draft.writer.state(meant, reason, too=negated), "reason")
-    draft.judge(meant, reason)
-    draft.spans["antecedent"], draft.spans["rival"] = (
-        draft.spans["subject" if of_subject else "object"],
-        draft.spans["object" if of_subject else "subject"],
-    )
-    return "because"
+    draft.add(draft.writer.state(meant, reason, too=too), "reason")
+    draft.judge(meant, reason, role=role)
+    draft.spans["antecedent"], draft.spans["rival"] = draft.spans[role], draft.spans[other]
+    why = draft.spans["pronoun"][0], draft.spans["reason"][1]
+    draft.events[-1] = replace(draft.events[-1], reason_span=why)
 
 
 def plain(rng: Random, draft: Draft) -> str:
@@ -331,10 +397,9 @@ def relative(rng: Random, draft: Draft) -> str:
     draft.add(draft.writer.link("who" if subject.noun.kind == "person" else "that", "qui"))
     draft.add(draft.writer.action(verb, plural, negated), "verb")
     draft.say(target, "object", negated)
-    draft.pairs.append((verb.base, target.label))
+    draft.happen(verb, subject, target, negated)
     draft.add(draft.writer.state(subject, state), "reason")
     draft.judge(subject, state)
-    draft.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
     return "relative"
 
 
@@ -373,14 +438,12 @@ def sentence(rng: Random, kinds: Sequence[str] = tuple(CLAUSES)) -> Sentence:
     where = when = ""
     if rng.random() < 0.25:
         when = pick(rng, list(DAYS))
-        on = draft.writer.key()
-        draft.add(Phrase([Word("on", on), Word(when, on, "DAY")], [Word(DAYS[when], on, "DAY")]))
+        draft.on(when)
         draft.add(draft.writer.link(",", ","))
     kind = CLAUSES[pick(rng, kinds)](rng, draft)
     if rng.random() < 0.2 and kind in ("plain", "joined"):
         where = pick(rng, list(CITIES))
-        draft.add(draft.writer.link("in", "à"))
-        draft.add(draft.writer.link(where, CITIES[where], "PLACE"))
+        draft.at(where)
     draft.add(draft.writer.link(".", "."))
     return finished(draft, kind, where, when)
 
@@ -392,6 +455,8 @@ def finished(draft: Draft, kind: str, where: str, when: str) -> Sentence:
     for role in ("subject", "object"):
         if role in spans:
             facts[role] = " ".join(word.text for word in english[slice(*spans[role])])
+    if draft.events and draft.events[-1].reason_span:
+        facts["reason"] = " ".join(word.text for word in english[slice(*draft.events[-1].reason_span)])
     return Sentence(
         en=tuple(word.text for word in english),
         fr=tuple(word.text for word in french),
@@ -404,6 +469,8 @@ def finished(draft: Draft, kind: str, where: str, when: str) -> Sentence:
         rival=spans.get("rival"),
         sentiment=(draft.sentiment > 0) - (draft.sentiment < 0),
         facts=facts,
+        events=tuple(draft.events),
+        states=tuple(draft.states),
     )
 
 
@@ -431,6 +498,6 @@ def sentences(n: int, split: str = "train", seed: int = 0, kinds: Sequence[str] 
 
 
 def as_text(tokens: Sequence[str]) -> str:
-    """Tokens as one writes them: no space before a full stop or comma or after an apostrophe, a capital first."""
-    text = " ".join(tokens).replace(" .", ".").replace(" ,", ",").replace("' ", "'")
+    """Tokens as one writes them: no space before . , ? or after an apostrophe, a capital first."""
+    text = " ".join(tokens).replace(" .", ".").replace(" ,", ",").replace(" ?", "?").replace("' ", "'")
     return text[:1].upper() + text[1:]

@@ -1,0 +1,103 @@
+"""The variations of Table 3 of *Attention Is All You Need*, in miniature: English to French in the world.
+
+Every row changes one thing of a small base model and trains it for the same number of updates on the same 2,000
+sentences, few enough for a model to learn them by heart. ``python -m coursekit.recipes.table3`` trains what is missing in
+``table3.json`` beside this file, a row and a seed at a time, and can be stopped and started again at will.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coursekit.data.translation import Bucketed, as_batch, to_ids, world_vocab
+from coursekit.data.world import as_text, sentences
+from coursekit.decode.translate import greedy
+from coursekit.evaluate import bleu
+from coursekit.models.transformer import (
+    Transformer,
+    TransformerConfig,
+    inverse_sqrt,
+    transformer_adam,
+    transformer_loss,
+)
+from coursekit.text.vocab import Vocab
+from coursekit.train import Training, seed
+
+RESULTS = Path(__file__).with_name("table3.json")
+SENTENCES, UPDATES, TOKENS, WARMUP, RATE, SMOOTHING, SEEDS = 2000, 800, 1000, 200, 0.4, 0.1, (0, 1, 2)
+BASE = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_layers": 2, "dropout": 0.1, "max_length": 80}
+ROWS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "1 head": {"n_heads": 1},
+    "2 heads": {"n_heads": 2},
+    "16 heads": {"n_heads": 16},
+    "d_key 2": {"d_key": 2, "d_value": 16},
+    "d_key 4": {"d_key": 4, "d_value": 16},
+    "1 layer": {"n_layers": 1},
+    "4 layers": {"n_layers": 4},
+    "d_model 32": {"d_model": 32},
+    "d_model 128": {"d_model": 128},
+    "d_ff 64": {"d_ff": 64},
+    "d_ff 512": {"d_ff": 512},
+    "dropout 0": {"dropout": 0.0},
+    "dropout 0.2": {"dropout": 0.2},
+    "smoothing 0": {"smoothing": 0.0},
+    "smoothing 0.2": {"smoothing": 0.2},
+    "learned positions": {"positions": "learned"},
+    "norm first": {"norm_first": True},
+    "4 layers, norm first": {"n_layers": 4, "norm_first": True},
+}
+
+
+def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
+    """Train a row with a seed: perplexity of a token and BLEU on the validation split, parameters, seconds."""
+    changes = {"smoothing": SMOOTHING} | ROWS[row]
+    smoothing = changes.pop("smoothing")
+    seed(number)
+    model = Transformer(TransformerConfig(vocab_size=len(vocab), **BASE | changes))
+    data = Bucketed(to_ids(sentences(SENTENCES), vocab), TOKENS, seed=number)
+    schedule = inverse_sqrt(model.config.d_model, WARMUP)
+    options = {"schedule": schedule, "precision": "float32", "log_every": UPDATES}
+    started = time.perf_counter()
+    Training(model, transformer_loss(smoothing), data, transformer_adam(model, RATE), UPDATES, **options).fit()
+    seconds = time.perf_counter() - started
+    model.eval()
+    held_out = sentences(500, "validation")
+    batch = as_batch(to_ids(held_out, vocab))
+    with torch.inference_mode():
+        loss, count = transformer_loss(0.0)(model, batch)
+    outputs = greedy(model, batch["source"], batch["source_mask"])
+    texts = [as_text(vocab.decode(ids)) for ids in outputs.tolist()]
+    return {
+        "perplexity": (loss / count).exp().item(),
+        "bleu": bleu(texts, [as_text(s.fr) for s in held_out]),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "seconds": round(seconds, 1),
+    }
+
+
+def load() -> dict[str, list[dict[str, float]]]:
+    """The saved results: for each row a list with one entry for each seed."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def main() -> None:
+    results, vocab = load(), world_vocab()
+    for number in SEEDS:
+        for row in ROWS:
+            done = results.setdefault(row, [])
+            if len(done) > number:
+                continue
+            done.append(measure(row, number, vocab))
+            new = RESULTS.with_suffix(".new")
+            new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            os.replace(new, RESULTS)
+            print(f"{row}, seed {number}: {done[-1]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
