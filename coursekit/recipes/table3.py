@@ -1,8 +1,8 @@
 """The variations of Table 3 of *Attention Is All You Need*, in miniature: English to French in the world.
 
 Every row changes one thing of a small base model and trains it for the same number of updates on the same 2,000
-sentences, few enough for a model to learn them by heart. ``python -m coursekit.recipes.table3`` trains what is missing in
-``table3.json`` beside this file, a row and a seed at a time, and can be stopped and started again at will.
+sentences, few enough for a model to learn them by heart. ``python -m coursekit.recipes.table3`` trains what is missing
+in ``table3.json`` beside this file, a row and a seed at a time, and can be stopped and started again at will.
 """
 
 import json
