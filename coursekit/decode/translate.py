@@ -105,8 +105,8 @@ def beam_search(
         log_p, chosen = candidates.masked_fill(ends, -torch.inf).topk(K)
         alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length + 1))
         rows = (first_row + parent.gather(1, chosen)).flatten()  # (B K,)
-        for cache in (cache for pair in caches for cache in pair):
-            cache.reorder(rows)
+        for own, _ in caches:  # what is kept of the source is the same for all beams of a sentence
+            own.reorder(rows)
         # log P only falls, and no length divides it by more than the longest
         if (worth.min(dim=1).values >= log_p.max(dim=1).values / penalty(most)).all():
             break

@@ -16,6 +16,7 @@ class Source:
     """The source of a class, function or module, highlighted, with the file and line it stands at."""
 
     def __init__(self, obj: Any, docstring: bool):
+        obj = inspect.unwrap(obj) if callable(obj) else obj  # what stands inside a decorator
         try:
             self.code = inspect.getsource(obj)
             self.path = Path(inspect.getsourcefile(obj)).resolve()

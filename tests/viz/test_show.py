@@ -25,3 +25,11 @@ def test_docstrings_can_be_left_out_and_the_code_stays_whole():
 def test_what_has_no_source_is_refused():
     with pytest.raises(ValueError, match="no source for 3"):
         show(3)
+
+
+def test_a_decorated_function_is_shown_where_it_stands():
+    from coursekit.decode.translate import greedy
+
+    shown = show(greedy)
+    assert shown.name.as_posix() == "coursekit/decode/translate.py"
+    assert shown.path.read_text(encoding="utf-8").splitlines()[shown.line - 1] == shown.code.splitlines()[0]
