@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,7 +11,7 @@ from torch import nn
 
 from coursekit.nn.attention import Cache, MultiHeadAttention, attend, record_attention
 from coursekit.nn.masks import causal_mask, padding_mask
-from tests.conftest import randomise
+from tests.conftest import randomise, softmax
 
 sizes = st.integers(1, 6)
 
@@ -194,3 +195,31 @@ def test_masks_say_what_they_mean():
     assert padding_mask(torch.tensor([[True, False]])).shape == (1, 1, 1, 2)
     with pytest.raises(ValueError, match="queries=3, keys=2"):
         causal_mask(3, 2)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_keys_and_values_may_have_sizes_of_their_own(cross):
+    """Rows B of the paper's Table 3: each head by itself, in NumPy."""
+    H, D, d_key, d_value = 3, 8, 2, 5
+    attention = randomise(MultiHeadAttention(D, H, d_key=d_key, d_value=d_value)).double()
+    x, memory = torch.randn(2, 4, D).double(), torch.randn(2, 6, D).double()
+    y = (memory if cross else x).numpy()
+    W, b = attention.qkv.weight.detach().numpy(), attention.qkv.bias.detach().numpy()
+    assert W.shape == (H * (2 * d_key + d_value), D)
+    expected = np.zeros((2, 4, D)) + attention.out.bias.detach().numpy()
+    for h in range(H):
+        rows_q = slice(h * d_key, (h + 1) * d_key)
+        rows_k = slice(H * d_key + h * d_key, H * d_key + (h + 1) * d_key)
+        rows_v = slice(2 * H * d_key + h * d_value, 2 * H * d_key + (h + 1) * d_value)
+        q, k, v = (z @ W[rows].T + b[rows] for z, rows in ((x.numpy(), rows_q), (y, rows_k), (y, rows_v)))
+        for i in range(2):
+            for t in range(4):
+                weights = softmax(q[i, t] @ k[i].T / np.sqrt(d_key))
+                columns = attention.out.weight.detach().numpy()[:, h * d_value : (h + 1) * d_value]
+                expected[i, t] += columns @ (weights @ v[i])
+    found = attention(x, memory if cross else None)
+    np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-12)
+    if not cross:
+        cache = Cache(4)
+        steps = [attention(x[:, t : t + 1], causal=True, cache=cache) for t in range(4)]
+        torch.testing.assert_close(torch.cat(steps, dim=1), attention(x, causal=True), atol=1e-12, rtol=0)

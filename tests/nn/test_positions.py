@@ -3,7 +3,14 @@ import math
 import pytest
 import torch
 
-from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, binary_code, frequencies, sinusoidal
+from coursekit.nn.positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    binary_code,
+    count_real,
+    frequencies,
+    sinusoidal,
+)
 
 
 def test_binary_digits_count():
@@ -50,3 +57,16 @@ def test_only_learned_positions_are_parameters():
     positions = LearnedPositions(10, 4)
     positions(torch.zeros(1, 2, 4)).sum().backward()
     assert positions.code.grad.sum(dim=1).tolist() == [4, 4] + [0] * 8
+
+
+@pytest.mark.parametrize("kind", [SinusoidalPositions, LearnedPositions])
+def test_each_token_may_be_given_its_position(kind):
+    positions, x = kind(9, 4), torch.randn(2, 3, 4)
+    at = torch.tensor([[0, 0, 1], [8, 2, 5]])
+    assert torch.equal(positions(x, at) - x, (x + positions.code[at]) - x)
+
+
+def test_positions_count_the_real_tokens():
+    mask = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
+    assert count_real(mask)[mask].tolist() == [0, 1, 0, 1, 0]
+    assert count_real(mask).min() == 0  # padding in front has a position that exists
