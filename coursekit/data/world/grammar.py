@@ -15,8 +15,11 @@ from coursekit.data.world.lexicon import (
     ADJECTIVES,
     CITIES,
     DAYS,
+    LOOKS_OF,
+    NEVER,
     NOUNS,
     PEOPLE,
+    UNCOUNTED,
     VERBS,
     Adjective,
     Gender,
@@ -212,7 +215,7 @@ class Writer:
         if thing.definite:
             return self.link("the", "les" if thing.plural else "la" if feminine else "le")
         if thing.plural:
-            return self.link("some", "de" if before or denied else "des")
+            return self.link("any" if denied else "some", "de" if before or denied else "des")
         french = "de" if denied else "une" if feminine else "un"
         return self.link("an" if following[0] in "aeiou" else "a", french)
 
@@ -252,16 +255,19 @@ def of_kind(*kinds: str) -> list[Noun]:
     return [noun for noun in NOUNS if noun.kind in kinds]
 
 
-LOOKS = ("red", "black", "white", "green", "blue", "grey", "small", "big", "pretty")
-
-
 def a_thing(rng: Random, kinds: Sequence[str], plural: bool, rich: bool = True) -> Thing:
-    """A thing of one of the kinds; living ones may be young, others may have a colour."""
+    """A thing of one of the kinds, perhaps with a word on how it looks."""
     noun = pick(rng, of_kind(*kinds))
-    looks = ("small", "big", "young", "black", "white", "grey") if noun.kind == "animal" else LOOKS
-    looks = ("young", "pretty", "small", "big") if noun.kind == "person" else looks
-    adjective = ADJECTIVES[pick(rng, looks)] if rich and rng.random() < 0.35 else None
-    return Thing(noun, plural=plural, adjective=adjective, definite=rng.random() < 0.8)
+    adjective = ADJECTIVES[pick(rng, LOOKS_OF[noun.kind])] if rich and rng.random() < 0.4 else None
+    plural = plural and noun.en not in UNCOUNTED
+    return Thing(noun, plural=plural, adjective=adjective, definite=rng.random() < 0.8 or noun.en == "soup")
+
+
+def fitting(thing: Thing, names: Sequence[str]) -> list[str]:
+    """Those adjectives that go with a thing and neither repeat nor deny how it looks."""
+    looks = thing.adjective.en if thing.adjective else ""
+    going = [name for name in names if thing.label not in NEVER.get(name, ())]
+    return [name for name in going if name != looks and frozenset((name, looks)) not in OPPOSITES]
 
 
 def a_subject(rng: Random, verb: Verb, plural: bool) -> Thing:
@@ -328,11 +334,11 @@ def because(rng: Random, draft: Draft) -> str:
     subject = a_subject(rng, verb, plural)
     target = a_thing(rng, verb.objects, plural)
     of_subject = rng.random() < 0.5
-    if negated:
-        reasons = verb.subject_not if of_subject else verb.object_not
-    else:
-        reasons = verb.subject_why if of_subject else verb.object_why
-    meant, reason = (subject if of_subject else target), ADJECTIVES[pick(rng, reasons)]
+    subject_reasons = fitting(subject, verb.subject_not if negated else verb.subject_why)
+    target_reasons = fitting(target, verb.object_not if negated else verb.object_why)
+    of_subject = of_subject or not target_reasons  # a small lamp is cleaned by whoever is not tired
+    meant, reasons = (subject, subject_reasons) if of_subject else (target, target_reasons)
+    reason = ADJECTIVES[pick(rng, reasons)]
     draft.act(rng, verb, subject, target, negated)
     explain(draft, meant, reason, of_subject, too=negated)
     return "because"
@@ -373,7 +379,9 @@ def describing(rng: Random, draft: Draft) -> str:
     about_object = rng.random() < 0.6
     thing = a_thing(rng, verb.objects, plural) if about_object else a_subject(rng, verb, plural)
     bad, good = (verb.object_not, verb.object_why) if about_object else (verb.subject_not, verb.subject_why)
-    first, second = ADJECTIVES[pick(rng, bad)], ADJECTIVES[pick(rng, good)]
+    if not (fitting(thing, bad) and fitting(thing, good)):
+        thing = replace(thing, adjective=None)
+    first, second = (ADJECTIVES[pick(rng, fitting(thing, names))] for names in (bad, good))
     if rng.random() < 0.5:
         first, second = second, first
     negated = rng.random() < 0.3
@@ -392,7 +400,7 @@ def relative(rng: Random, draft: Draft) -> str:
     verb, plural = pick(rng, VERBS), rng.random() < 0.25
     subject, target = a_thing(rng, verb.subjects, plural), a_thing(rng, verb.objects, rng.random() < 0.3)
     negated = rng.random() < 0.3
-    state = ADJECTIVES[pick(rng, verb.subject_not if negated else verb.subject_why)]
+    state = ADJECTIVES[pick(rng, fitting(subject, verb.subject_not if negated else verb.subject_why))]
     draft.say(subject, "subject")
     draft.add(draft.writer.link("who" if subject.noun.kind == "person" else "that", "qui"))
     draft.add(draft.writer.action(verb, plural, negated), "verb")
@@ -474,6 +482,12 @@ def finished(draft: Draft, kind: str, where: str, when: str) -> Sentence:
     )
 
 
+def repeats(drawn: Sentence) -> bool:
+    """Whether its clauses speak of the same twice: *the dog ate the egg and the dog* ..."""
+    spoken_of = [thing.label for event in drawn.events for thing in (event.subject, event.target)]
+    return len(set(spoken_of)) < len(spoken_of)
+
+
 def sentences(n: int, split: str = "train", seed: int = 0, kinds: Sequence[str] = tuple(CLAUSES)) -> list[Sentence]:
     """``n`` different sentences of a split, the same for a seed on every machine.
 
@@ -490,7 +504,7 @@ def sentences(n: int, split: str = "train", seed: int = 0, kinds: Sequence[str] 
     rng, found = Random(f"{split} {seed}"), {}
     for _ in range(1000 + 300 * n):
         drawn = sentence(rng, kinds)
-        if drawn.split == split:
+        if drawn.split == split and not repeats(drawn):
             found.setdefault(drawn.en, drawn)
             if len(found) == n:
                 return list(found.values())

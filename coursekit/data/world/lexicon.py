@@ -222,7 +222,7 @@ ADJECTIVES: dict[str, Adjective] = {
         Adjective("curious", "curieux", "curieuse", polarity=1),
         Adjective("rich", "riche", "riche", polarity=1),
         Adjective("happy", "content", "contente", polarity=1),
-        Adjective("quick", "vif", "vive", ms="vifs", fs="vives", polarity=1),
+        Adjective("quick", "rapide", "rapide", polarity=1),
         Adjective("clever", "malin", "maligne", polarity=1),
         # qualities of what it is done to
         Adjective("wide", "large", "large"),
@@ -361,6 +361,38 @@ VERBS: list[Verb] = [
         ("big", "dark"),
     ),
 ]
+
+LOOKS_OF: dict[str, tuple[str, ...]] = {  # how each kind looks: all of no sentiment, none that would be odd
+    "person": ("young", "small"),
+    "animal": ("young", "small", "big", "black", "white", "grey"),
+    "way": ("wide", "narrow", "small"),
+    "height": ("small", "big", "white", "grey"),
+    "food": ("small", "big"),
+    "load": ("small", "big", "heavy", "red", "black", "white", "green", "blue", "grey"),
+    "text": ("short", "small", "big"),
+    "runner": ("small", "big", "fast", "red", "black", "white", "green", "blue", "grey"),
+    "room": ("small", "big", "white", "grey"),
+}
+UNCOUNTED = ("fish", "soup")  # told of as one only
+
+NEVER: dict[str, tuple[str, ...]] = {  # nouns that an adjective does not go with, although others of their kind do
+    adjective: tuple(nouns.split())
+    for adjective, nouns in {
+        "new": "book letter newspaper poem story message mouse garden",
+        "interesting": "box bag table chair basket trunk ladder lamp bus train car bicycle ball mouse kitchen",
+        "empty": "ladder lamp table chair",
+        "dark": "box bag table chair basket trunk ladder lamp",
+        "fragile": "bag trunk ladder",
+        "steep": "tree stone tower",
+        "noisy": "bicycle ball mouse",
+        "salty": "apple cake orange pear melon",
+        "sour": "cake egg fish biscuit carrot",
+        "sweet": "egg soup fish",
+        "dirty": "poem story message",
+        "long": "field square",
+        "short": "field square",
+    }.items()
+}
 
 PEOPLE: dict[str, tuple[str, Gender]] = {
     "Anna": ("she", "f"),

@@ -2,29 +2,11 @@
 
 from functools import cache
 
-from coursekit.data.world.grammar import LOOKS, OPPOSITES, Thing
-from coursekit.data.world.lexicon import ADJECTIVES, LIVING, VERBS
+from coursekit.data.world.grammar import OPPOSITES, Thing
+from coursekit.data.world.lexicon import ADJECTIVES, LIVING, LOOKS_OF, NEVER, VERBS
 
 USED_UP = ("buy", "eat")  # what is not done twice to the same thing
 COLOURS = ("red", "black", "white", "green", "blue", "grey")
-
-NEVER = {  # nouns that an adjective does not go with, although others of their kind do
-    adjective: tuple(nouns.split())
-    for adjective, nouns in {
-        "interesting": "box bag table chair basket trunk ladder lamp bus train car bicycle ball mouse kitchen",
-        "empty": "ladder lamp table chair",
-        "dark": "box bag table chair basket trunk ladder lamp",
-        "fragile": "bag trunk ladder",
-        "steep": "tree stone tower",
-        "noisy": "bicycle ball mouse",
-        "salty": "apple cake orange pear melon",
-        "sour": "cake egg fish biscuit carrot",
-        "sweet": "egg soup fish",
-        "dirty": "poem story message",
-        "long": "field square",
-        "short": "field square",
-    }.items()
-}
 
 # neither the same nor the opposite, but a careful reader would not call them unrelated
 NEAR = {
@@ -62,9 +44,7 @@ def excluding(adjective: str) -> tuple[str, ...]:
 @cache
 def suiting(kind: str) -> tuple[str, ...]:
     """The adjectives that are said of nouns of a kind, in an order that is always the same."""
-    found = dict.fromkeys(("young", "small", "big", *(("black", "white", "grey") if kind == "animal" else ())))
-    if kind not in LIVING:
-        found = dict.fromkeys(LOOKS)
+    found = dict.fromkeys(LOOKS_OF[kind])
     for verb in VERBS:
         if kind in verb.subjects:
             found |= dict.fromkeys(verb.subject_why + verb.subject_not)

@@ -10,24 +10,23 @@ from functools import cached_property
 from random import Random
 
 from coursekit.data.world.grammar import Draft, Sentence, Span, Thing, Writer, as_text, of_kind, pick, split_of_all
-from coursekit.data.world.lexicon import ADJECTIVES, CITIES, DAYS, LIVING, PEOPLE, VERBS, Adjective, Verb
+from coursekit.data.world.lexicon import (
+    ADJECTIVES,
+    CITIES,
+    DAYS,
+    LIVING,
+    LOOKS_OF,
+    PEOPLE,
+    UNCOUNTED,
+    VERBS,
+    Adjective,
+    Verb,
+)
 from coursekit.data.world.meaning import USED_UP, exclude, kind_of, near, suits
 from coursekit.data.world.questions import Question, asked_about, definite_phrase, new_question, unmistakable
 from coursekit.data.world.telling import Teller
 
-LOOKS_OF = {  # all of no sentiment, and none that would be odd with a noun of its kind
-    "person": ("young", "small"),
-    "animal": ("young", "small", "big", "black", "white", "grey"),
-    "way": ("wide", "narrow", "small"),
-    "height": ("small", "big", "white", "grey"),
-    "food": ("small", "big"),
-    "load": ("small", "big", "heavy", "red", "black", "white", "green", "blue", "grey"),
-    "text": ("short", "small", "big"),
-    "runner": ("small", "big", "fast", "red", "black", "white", "green", "blue", "grey"),
-    "room": ("small", "big", "white", "grey"),
-}
 CONFUSING = ("animal", "mouse")  # an animal may be a dog, and a mouse could do what is told of others
-UNCOUNTED = ("fish", "soup")  # told of as one only
 NEXT = {"text": ("read",), "load": ("carry", "clean"), "room": ("clean",)}  # what one does with what one has bought
 Openings = tuple[tuple[str, str], ...]  # English and French beginnings of a sentence
 NOTHING: Openings = (("", ""),)
