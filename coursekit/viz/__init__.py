@@ -2,7 +2,7 @@
 
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.claims import ClaimFailed, claim, claims
-from coursekit.viz.diagrams import encoder_decoder
+from coursekit.viz.diagrams import encoder_decoder, transformer_stacks
 from coursekit.viz.flow import Flow
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
@@ -31,4 +31,5 @@ __all__ = [
     "heatmap",
     "new_axes",
     "show",
+    "transformer_stacks",
 ]

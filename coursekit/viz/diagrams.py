@@ -59,3 +59,58 @@ def encoder_decoder(
             arrow((s, 0.38), (x - 0.2, 0.4), **curve, connectionstyle=f"arc3,rad={-0.66 + 0.05 * s}")
             ax.text(s - 0.1, 0.42, f"{weight:.2f}", ha="right", va="bottom", fontsize=11)
     return ax
+
+
+def transformer_stacks(n_layers: int = 6) -> Axes:
+    """The encoder beside the decoder, norms after the residual connections, bottom to top.
+
+    Source: after Vaswani et al. (2017), figure 1.
+    """
+    ax = new_axes((8.5, 8))
+    ax.set(xlim=(-3.2, 8.2), ylim=(-1.4, 9.4), aspect="equal")
+    ax.axis("off")
+
+    def box(x: float, y: float, text: str, color: str, high: float = 0.56) -> None:
+        shape = FancyBboxPatch((x - 1.35, y - high / 2), 2.7, high, boxstyle="round,pad=0.05", fc=color, ec="none")
+        ax.add_patch(shape)
+        ax.text(x, y, text, color="w", ha="center", va="center", fontsize=11)
+
+    def line(*points: tuple[float, float], **more) -> None:
+        ax.plot(*zip(*points[:-1], strict=True), color="0.35", lw=1.6)
+        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.6} | more)
+
+    def part(x: float, y: float, text: str, color: str, side: int) -> None:
+        """A part of a block, its residual connection around it on one side, and the norm that adds the two."""
+        line((x, y - 0.85), (x, y - 0.33))
+        line((x, y - 0.7), (x + 1.75 * side, y - 0.7), (x + 1.75 * side, y + 0.85), (x + 1.42 * side, y + 0.85))
+        box(x, y, text, color)
+        line((x, y + 0.33), (x, y + 0.55))
+        box(x, y + 0.85, "add, layer norm", "0.45", 0.4)
+
+    def stack(x: float, parts: Sequence[tuple[str, str]], side: int) -> float:
+        """The blocks above an embedding; where its top is."""
+        box(x, 0, r"embedding $\times\,\sqrt{D}$", "0.2", 0.5)
+        line((x, 0.3), (x, 0.52))
+        ax.text(x, 0.72, "+ position", ha="center", va="center", fontsize=11)
+        for number, (text, color) in enumerate(parts):
+            part(x, 1.9 + 2.05 * number, text, color, side)
+        top = 1.9 + 2.05 * len(parts) - 0.75
+        frame = (x - 2.1, 1.02), 4.2, top - 1.02
+        ax.add_patch(FancyBboxPatch(*frame, boxstyle="round,pad=0.06", fc="none", ec="0.6", ls="--"))
+        ax.text(x + 2.6 * side, (1.02 + top) / 2, rf"$\times\,{n_layers}$", ha="center", va="center", fontsize=14)
+        line((x, -0.85), (x, -0.32))
+        return top
+
+    attention, feed_forward = ("self-attention", COLORS[0]), ("feed-forward", COLORS[1])
+    top = stack(0, [attention, feed_forward], -1)
+    ax.text(0, -1.1, "source words", ha="center", va="center", fontsize=12)
+    causal, cross = ("causal self-attention", COLORS[0]), ("cross-attention", COLORS[2])
+    high = stack(5, [causal, cross, feed_forward], 1)
+    ax.text(5, -1.1, "<bos> and the target words so far", ha="center", va="center", fontsize=12)
+    line((0, top - 0.05), (0, top + 0.55), (2.4, top + 0.55), (2.4, 3.95), (3.58, 3.95), ls="-")
+    ax.text(0, top + 0.85, "memory: keys and values", ha="center", va="center", fontsize=11)
+    line((5, high - 0.05), (5, high + 0.3))
+    box(5, high + 0.65, "logits: the same matrix", "0.2", 0.5)
+    line((5, high + 0.97), (5, high + 1.5))
+    ax.text(5, high + 1.75, "the next target words", ha="center", va="center", fontsize=12)
+    return ax

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import subprocess
 import sys
 import zipfile
@@ -61,7 +62,14 @@ def test_an_exercise_has_its_anatomy(master):
             assert "raises-exception" in cell.metadata.tags, f"{cell.id}: a failed part would stop all that follow"
 
 
+def computed_by_children() -> float:
+    """Seconds of computing, which a busy machine does not stretch as it does the time on the clock."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_a_master_earns_all_its_points_in_ninety_seconds(master, tmp_path):
+    before = computed_by_children()
     result = execute(master, tmp_path)
     assert result["error"] is None
     executed = nbformat.read(tmp_path / "notebook.ipynb", as_version=4)
@@ -70,7 +78,7 @@ def test_a_master_earns_all_its_points_in_ninety_seconds(master, tmp_path):
     score = next(cell.outputs[0].text for cell in executed.cells if cell.id == "score")
     automatic = sum(part.points for part in checks_of(master.stem).PARTS)
     assert re.search(rf"so far +{automatic} of +{automatic} ", score)
-    assert result["seconds"] <= 90
+    assert 1 < computed_by_children() - before <= 90
 
 
 def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
