@@ -447,9 +447,9 @@ def test_the_same_on_every_machine():
     asked = [f"{as_text(q.tokens)} {q.answer}" for story in STORIES[:300] for q in story.questions]
     asked += [f"{as_text(q.tokens)} {q.answer}" for sentence in SENTENCES for q in questions(sentence)]
     inferred = [f"{as_text(p.premise.en)} {as_text(p.hypothesis)} {p.label}" for p in PAIRS]
-    assert digest(told) == "6d48d35af8695d91"
-    assert digest(asked) == "f587a04ae4586763"
-    assert digest(inferred) == "d136e1551e0b980a"
+    assert digest(told) == "3c84b587f5461aa0"
+    assert digest(asked) == "f2f9ae2a9146ea6e"
+    assert digest(inferred) == "35889b0760ec5781"
 
 
 def test_pronouns_stand_for_what_the_words_say():
@@ -635,7 +635,8 @@ def pairs_in(words: tuple[str, ...]) -> set[tuple[str, str]]:
     text = read(words)
     found = {(phrase.noun, phrase.adjective) for phrase in text.phrases if phrase.adjective}
     found |= {(clause.who.noun, clause.adjective) for clause in text.clauses if clause.adjective}
-    return found | {(clause.verb, clause.what.noun) for clause in text.clauses if clause.verb}
+    deeds = {(clause.verb, clause.what.noun) for clause in text.clauses if clause.verb}
+    return found | {(verb, noun) for verb, noun in deeds if SINGULAR[noun].kind not in ("way", "height", "food")}
 
 
 def test_nothing_kept_for_testing_is_trained_on():

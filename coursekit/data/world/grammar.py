@@ -317,7 +317,9 @@ class Draft:
 
     def happen(self, verb: Verb, subject: Thing, target: Thing, negated: bool) -> None:
         """Write down what the last subject did to the last object."""
-        self.pairs.append((verb.base, target.label))
+        if sum(target.noun.kind in other.objects for other in VERBS) > 1:
+            # a river is only ever crossed: without that pair the very word would be rare in training
+            self.pairs.append((verb.base, target.label))
         self.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
         self.events.append(Event(verb, subject, target, negated, self.spans["subject"], self.spans["object"]))
 
