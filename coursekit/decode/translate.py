@@ -19,6 +19,13 @@ def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     return max_length
 
 
+def next_logits(model: Transformer, symbol: Tensor, memory: Tensor, mask: Tensor, caches: list) -> Tensor:
+    """Logits (B, V) of the words after the last ones (B, 1). Padding is no word and is never written."""
+    logits = model.decode(symbol, memory, mask, caches)[:, -1]
+    logits[:, model.config.pad_id] = -torch.inf
+    return logits
+
+
 @torch.inference_mode()
 def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | None = None) -> Tensor:
     """The most likely symbol at each step, until every sequence has ended.
@@ -36,8 +43,8 @@ def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | N
     ended = torch.zeros_like(symbol, dtype=torch.bool)
     found = []
     for _ in range(most):
-        logits = model.decode(symbol, memory, mask, caches)  # (B, 1, V)
-        symbol = logits.argmax(dim=-1).masked_fill(ended, c.pad_id)
+        logits = next_logits(model, symbol, memory, mask, caches)
+        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)
         found.append(symbol)
         ended = ended | (symbol == c.eos_id)
         if ended.all():
@@ -57,8 +64,8 @@ def beam_search(
     """The best of K sequences that grow side by side.
 
     A sequence Y is worth ``log P(Y) / lp(Y)`` with ``lp(Y) = ((5 + |Y|) / 6)^alpha``. Of all continuations of the
-    K unfinished sequences the K most likely unfinished ones are kept; those that end compete for K places by
-    what they are worth. The search stops when no unfinished one can still win.
+    K unfinished sequences the K most likely unfinished ones are kept; of those that end, the one that is worth
+    most. The search stops when no unfinished one can still win.
 
     Args:
         source, mask: (B, S), True where the source is real.
@@ -84,11 +91,11 @@ def beam_search(
     alive = source.new_full((B, K, 1), c.bos_id)
     log_p = memory.new_full((B, K), -torch.inf)
     log_p[:, 0] = 0  # the K beams begin equal: only the first of them counts
-    best = source.new_full((B, K, most), c.pad_id)  # finished sequences
-    worth = memory.new_full((B, K), -torch.inf)
+    best = source.new_full((B, most), c.pad_id)  # the best finished sequence
+    worth = memory.new_full((B,), -torch.inf)
     for length in range(1, most + 1):
-        logits = model.decode(alive[:, :, -1].reshape(B * K, 1), memory, mask, caches)  # (B K, 1, V)
-        step = logits[:, 0].float().log_softmax(dim=-1).view(B, K, -1)
+        logits = next_logits(model, alive[:, :, -1].reshape(B * K, 1), memory, mask, caches)
+        step = logits.float().log_softmax(dim=-1).view(B, K, -1)
         V = step.shape[-1]
         candidates, index = (log_p[:, :, None] + step).flatten(1).topk(min(2 * K, K * V))  # at most K of them end
         parent, symbol = index // V, index % V  # (B, 2 K)
@@ -96,11 +103,11 @@ def beam_search(
         grown = torch.cat([alive.gather(1, parent[:, :, None].expand(-1, -1, length)), symbol[:, :, None]], dim=2)
 
         finished = ends if length < most else torch.ones_like(ends)
-        ended = (candidates / penalty(length)).masked_fill(~finished, -torch.inf)
-        worth, chosen = torch.cat([worth, ended], dim=1).topk(K)
-        padded = best.new_full((B, grown.shape[1], most), c.pad_id)
-        padded[:, :, :length] = grown[:, :, 1:]
-        best = torch.cat([best, padded], dim=1).gather(1, chosen[:, :, None].expand(-1, -1, most))
+        ended, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
+        better = ended > worth
+        worth = torch.where(better, ended, worth)
+        new = grown[torch.arange(B, device=source.device), chosen, 1:]  # (B, length)
+        best[:, :length] = torch.where(better[:, None], new, best[:, :length])
 
         log_p, chosen = candidates.masked_fill(ends, -torch.inf).topk(K)
         alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length + 1))
@@ -108,7 +115,7 @@ def beam_search(
         for own, _ in caches:  # what is kept of the source is the same for all beams of a sentence
             own.reorder(rows)
         # log P only falls, and no length divides it by more than the longest
-        if (worth.min(dim=1).values >= log_p.max(dim=1).values / penalty(most)).all():
+        if (worth >= log_p.max(dim=1).values / penalty(most)).all():
             break
-    length = int((best[:, 0] != c.pad_id).sum(dim=1).max())
-    return best[:, 0, :length], worth[:, 0]
+    length = int((best != c.pad_id).sum(dim=1).max())
+    return best[:, :length], worth

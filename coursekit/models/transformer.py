@@ -59,6 +59,9 @@ class TransformerConfig:
         for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        for field in ("d_key", "d_value"):
+            if getattr(self, field) is not None and getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1, or None for d_model / n_heads")
         if self.d_model % self.n_heads and None in (self.d_key, self.d_value):
             raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
         if not 0 <= self.dropout < 1:

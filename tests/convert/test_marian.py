@@ -77,14 +77,19 @@ def test_a_folder_is_read_and_decodes_the_same(tmp_path):
     source, mask, _ = batch()
     seen = set()
     for seed in range(8):
-        theirs = marian(seed, std=1.0)  # so large that the output depends on the source
+        theirs = marian(seed, std=1.0)
+        with torch.no_grad():  # so that the output depends on the source and does not only repeat itself
+            for name, p in theirs.named_parameters():
+                if "layer_norm" in name:
+                    p.copy_(1 + p if "weight" in name else p / 10)
         theirs.save_pretrained(tmp_path / str(seed))
-        settings = {"num_beams": 1, "do_sample": False, "max_new_tokens": 12}
+        # the published models forbid their padding, which is also their start symbol
+        settings = {"num_beams": 1, "do_sample": False, "max_new_tokens": 12, "bad_words_ids": [[PAD]]}
         expected = theirs.generate(input_ids=source, attention_mask=mask.long(), **settings)[:, 1:]
         found = greedy(load_marian(tmp_path / str(seed)), source, mask, max_length=12)
         assert torch.equal(found, expected)
         seen |= {tuple(row) for row in found.tolist()}
-    assert len(seen) > 8  # the outputs depend on weights and source
+    assert len(seen) > 16  # the outputs depend on weights and source
 
 
 def test_other_models_are_refused(tmp_path):

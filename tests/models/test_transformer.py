@@ -266,3 +266,24 @@ def test_bad_input_is_refused():
         model(source, torch.zeros_like(mask), target)
     with pytest.raises(ValueError, match="30 positions: the model was built for max_length=24"):
         model(source[:, :1].repeat(1, 30), torch.ones(4, 30).bool(), target)
+
+
+def test_embeddings_are_dropped_in_training_alone():
+    model = Transformer(TransformerConfig(50, d_model=64, n_heads=2, d_ff=8, n_layers=1, dropout=0.25))
+    ids = torch.arange(50)[None]
+    zero = (model.embed(ids, 0) == 0).double().mean().item()
+    assert zero == pytest.approx(0.25, abs=0.03)
+    assert (model.eval().embed(ids, 0) != 0).all()
+
+
+def test_matrices_begin_as_glorot_and_bengio_say_and_embeddings_with_length_one():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(400, d_model=64, n_heads=2, d_ff=96, n_layers=1))
+    checked = 0
+    for name, p in model.named_parameters():
+        if p.dim() == 2 and name != "embedding.weight":
+            bound = (6 / sum(p.shape)) ** 0.5
+            assert 0.98 * bound < p.abs().max() <= bound, name
+            checked += 1
+    assert checked == 10
+    assert model.embedding.weight.norm(dim=1).mean().item() == pytest.approx(1, abs=0.02)

@@ -34,10 +34,11 @@ def same(theirs, ours):
     return [(theirs.weight, ours.weight), (theirs.bias, ours.bias)]
 
 
-def encoder_pair(norm_first, activation, eps):
-    ours = randomise(Block(D, H, F, norm_first=norm_first, activation=activation, eps=eps)).double()
+def encoder_pair(norm_first, activation, eps, dropout=0.0):
+    ours = Block(D, H, F, norm_first=norm_first, activation=activation, eps=eps, dropout=dropout)
+    ours = randomise(ours).double()
     theirs = nn.TransformerEncoderLayer(
-        *(D, H, F), dropout=0.0, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+        *(D, H, F), dropout=dropout, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
     ).double()
     theirs.norm_first = norm_first
     pairs = [
@@ -52,10 +53,11 @@ def encoder_pair(norm_first, activation, eps):
     return ours, theirs, pairs
 
 
-def decoder_pair(norm_first, activation, eps):
-    ours = randomise(DecoderBlock(D, H, F, norm_first=norm_first, activation=activation, eps=eps)).double()
+def decoder_pair(norm_first, activation, eps, dropout=0.0):
+    ours = DecoderBlock(D, H, F, norm_first=norm_first, activation=activation, eps=eps, dropout=dropout)
+    ours = randomise(ours).double()
     theirs = nn.TransformerDecoderLayer(
-        *(D, H, F), dropout=0.0, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+        *(D, H, F), dropout=dropout, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
     ).double()
     theirs.norm_first = norm_first
     pairs = [
@@ -135,11 +137,38 @@ def test_gradients_of_a_block_are_those_of_finite_differences(norm_first, genera
     assert torch.autograd.gradcheck(lambda x: block(x, causal=True), [x])
 
 
-def test_dropout_acts_in_training_alone(generator):
-    block, x = Block(D, H, F, dropout=0.5, drop_path=0.5), torch.randn(4, 5, D, generator=generator)
-    assert not torch.equal(block(x), block(x))
-    block.eval()
-    assert torch.equal(block(x), block(x))
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_dropout_stands_where_pytorch_has_it(norm_first, generator):
+    """The same random numbers are drawn in the same order: weights, branches and hidden units are all dropped."""
+    # one sample: torch's attention returns a batch in another layout, which dropout fills in another order
+    x, memory = (torch.randn(1, n, D, generator=generator, dtype=torch.float64) for n in (5, 7))
+    ours, theirs, _ = encoder_pair(norm_first, "relu", 1e-5, dropout=0.4)
+    found, expected = seeded(lambda: ours(x)), seeded(lambda: theirs(x))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(found, ours.eval()(x), atol=0.1)
+    causal = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    ours, theirs, _ = decoder_pair(norm_first, "relu", 1e-5, dropout=0.4)
+    found = seeded(lambda: ours(x, memory))
+    torch.testing.assert_close(found, seeded(lambda: theirs(x, memory, tgt_mask=causal)), rtol=1e-9, atol=1e-9)
+
+
+def seeded(call):
+    torch.manual_seed(3)
+    return call()
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_block_drops_paths_in_training_alone(norm_first, generator):
+    block = randomise(Block(D, H, F, norm_first=norm_first, drop_path=0.5))
+    x = torch.randn(200, 3, D, generator=generator)
+    kept = block.eval()(x)
+    block.attention_residual.drop_path.p = 0.0
+    only_first = block.attention_residual(x, block.attention)
+    without = only_first if norm_first else block.feed_forward_residual.norm(only_first)
+    found = block.train()(x)
+    left_out = (found - without).abs().amax(dim=(1, 2)) < 1e-5
+    assert 60 < left_out.sum() < 140
+    assert not torch.allclose(kept, without)
 
 
 def test_drop_path_leaves_out_whole_samples_and_keeps_the_mean():
