@@ -111,6 +111,8 @@ class Transformer(nn.Module):
             if parameter.dim() == 2 and "positions" not in name:
                 nn.init.xavier_uniform_(parameter)
         nn.init.normal_(self.embedding.weight, std=c.d_model**-0.5)  # times sqrt(D): entries of variance 1
+        if c.positions == "learned":
+            nn.init.normal_(self.positions.code, std=0.5**0.5)  # as large as sines: much smaller, words drown them
 
     def embed(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
         """(B, T) -> (B, T, D); ``at``: position of the first token, or of each one."""

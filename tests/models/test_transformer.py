@@ -287,3 +287,12 @@ def test_matrices_begin_as_glorot_and_bengio_say_and_embeddings_with_length_one(
             checked += 1
     assert checked == 10
     assert model.embedding.weight.norm(dim=1).mean().item() == pytest.approx(1, abs=0.02)
+
+
+def test_learned_positions_begin_as_large_as_sines():
+    learned, sines = (
+        Transformer(TransformerConfig(9, d_model=64, n_heads=2, d_ff=8, n_layers=1, positions=positions))
+        for positions in ("learned", "sinusoidal")
+    )
+    lengths = [model.positions.code.norm(dim=1).mean().item() for model in (learned, sines)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.05)

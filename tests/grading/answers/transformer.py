@@ -27,7 +27,7 @@ class Norm(nn.Module):
 
     def forward(self, x):
         mean = x.mean(-1, keepdim=True)
-        std = x.std(-1, keepdim=True{option})
+        std = x.std(-1, keepdim=True)
         return self.weight * (x - mean) / (std + self.eps) + self.bias
 
 """
@@ -145,8 +145,12 @@ MUTANTS = {
         x = self.attention_norm(x + self.attention(x, mask=~real[:, None, None]))
         return self.feed_forward_norm(x + self.network(x))
 """),
-        (0, "divides by D - 1 and its eps stands outside the root", OWN_NORM.format(option="") + WITH_NORM),
-        (12, "the eps of the layer norm stands outside", OWN_NORM.format(option=", correction=0") + WITH_NORM),
+        (0, "divides by D - 1 and its eps stands outside the root", OWN_NORM + WITH_NORM),
+        (0, "the norm is taken of the branch alone", ENCODER + """
+    def forward(self, x, real):
+        x = x + self.attention_norm(self.attention(x, mask=real[:, None, None]))
+        return x + self.feed_forward_norm(self.network(x))
+"""),
         (9, "the relu between the two linear layers is missing", ENCODER + """
     def forward(self, x, real):
         x = self.attention_norm(x + self.attention(x, mask=real[:, None, None]))
