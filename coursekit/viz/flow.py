@@ -11,6 +11,7 @@ from coursekit.viz.widget import MAX_BYTES, Widget, pack, to_numpy
 
 ROWS, COLUMNS = 16, 32  # most values of a stage that are kept
 MOST_STAGES = 1000
+IDLE = ("Identity", "Dropout", "DropPath")  # in evaluation they give what they were given
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Flow(Widget):
     def trace(cls, model: Any, *inputs: Any, **named: Any) -> "Flow":
         """Run ``model(*inputs, **named)`` once, as in evaluation, and keep what each module took and gave.
 
-        The model is left as it was: its hooks are gone and its modules train or not as before, also after an error.
+        Modules that do nothing in evaluation, such as dropout, are left out. The model is left as it was: its
+        hooks are gone and its modules train or not as before, also after an error.
 
         Args:
             model: a ``torch.nn.Module``.
@@ -108,7 +110,8 @@ class Flow(Widget):
         training = [(module, module.training) for module in model.modules()]
         try:
             for name, module in model.named_modules():
-                watch(name, module)
+                if not name or type(module).__name__ not in IDLE:
+                    watch(name, module)
             model.eval()
             model(*inputs, **named)
         finally:
