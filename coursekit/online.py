@@ -30,6 +30,6 @@ def online(cell: Callable[[bool], Result]) -> Result | None:
     try:
         return cell(not hub_answers())
     except (ImportError, OSError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        print(f"Skipped, this is an extra that needs the network: {reason}")
+        said = " ".join(str(error).split()) or type(error).__name__
+        print(f"Skipped, an extra that cannot run here: {said.split('. ')[0]}")
         return None

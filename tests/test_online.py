@@ -35,7 +35,7 @@ def test_a_cell_is_told_whether_it_is_offline_and_gives_its_result(hub):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError("\n  could not connect\nmore"), "could not connect"),
+        (OSError("\n  could not\nconnect. More"), "could not connect\n"),
         (ImportError("needs sentencepiece"), "needs sentencepiece"),
         (ImportError(), "ImportError"),
     ],

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "convert": {"convert", "models", "nn"},
     "evaluate": {"evaluate", "models", "nn"},
     "viz": {"viz"},
-    "grading": {"grading", "models", "nn", "data", "text"},
+    "grading": {"grading", "models", "nn", "data", "text", "decode", "evaluate"},
     "recipes": {"recipes", "models", "nn", "train", "data", "text", "decode", "convert", "evaluate", "viz"},
 }
 WITHOUT_TORCH = {"viz", "text"}
