@@ -140,12 +140,16 @@ def to_html(notebook: Any, title: str) -> str:
     from nbconvert import HTMLExporter
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
+    def mathml(body: str, display: str) -> str:
+        # HTML knows <math> without its namespace; with it, nbconvert writes a heading's formula as <ns0:math>, unseen
+        return convert(body, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1)
+
     class MathMLRenderer(IPythonRenderer):
         def inline_math(self, body: str) -> str:
-            return convert(body)
+            return mathml(body, "inline")
 
         def block_math(self, body: str) -> str:
-            return convert(body, display="block")
+            return mathml(body, "block")
 
     class OfflineExporter(HTMLExporter):
         @property

@@ -2,7 +2,7 @@
 
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.claims import ClaimFailed, claim, claims
-from coursekit.viz.diagrams import encoder_decoder, transformer_stacks
+from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
 from coursekit.viz.flow import Flow
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
@@ -24,12 +24,14 @@ __all__ = [
     "Masks",
     "Positions",
     "bars",
+    "block_diagram",
     "claim",
     "claims",
     "curves",
     "encoder_decoder",
     "heatmap",
     "new_axes",
+    "several_heads",
     "show",
     "transformer_stacks",
 ]

@@ -38,7 +38,9 @@ class Alignment(Widget):
 
     def static_html(self) -> str:
         viridis = colormaps["viridis"]
-        head = "".join(f"<th>{html.escape(token)}</th>" for token in self.data["source"])
+        # many words side by side would make the table wider than a page: they stand on end
+        upright = ' style="writing-mode:vertical-rl;text-align:right"' if len(self.data["source"]) > 12 else ""
+        head = "".join(f"<th{upright}>{html.escape(token)}</th>" for token in self.data["source"])
         rows = []
         for token, row in zip(self.data["target"], self.weights):
             cells = []
@@ -46,10 +48,11 @@ class Alignment(Widget):
                 fill = to_hex(viridis(weight))
                 cells.append(f'<td style="background:{fill};color:{ink_on(fill)};font-size:11px">{weight:.2f}</td>')
             rows.append(f"<tr><th>{html.escape(token)}</th>{''.join(cells)}</tr>")
+        caption = f"{html.escape(self.data['title'])}: a row for each output, a column for each source token"
         return (
-            f'<table style="border-spacing:1px"><caption style="text-align:left">{html.escape(self.data["title"])}: '
-            "a row for each output, a column for each source token</caption>"
-            f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            '<div style="overflow-x:auto"><table style="border-spacing:1px">'
+            f'<caption style="text-align:left">{caption}</caption>'
+            f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
 
     def live(self, decode: Callable[[str], "Alignment"]):

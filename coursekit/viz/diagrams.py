@@ -114,3 +114,84 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
     line((5, high + 0.97), (5, high + 1.5))
     ax.text(5, high + 1.75, "the next target words", ha="center", va="center", fontsize=12)
     return ax
+
+
+def several_heads(n_heads: int = 4) -> Axes:
+    """Multi-head attention, bottom to top: split into heads, attend, put side by side, mix by ``W^O``.
+
+    Source: after Vaswani et al. (2017), figure 2 (right).
+    """
+    if not 1 <= n_heads <= len(COLORS):
+        raise ValueError(f"n_heads={n_heads}: there are colours for 1 to {len(COLORS)}")
+    wide, gap = 2.0, 0.5
+    middle = (n_heads * wide + (n_heads - 1) * gap) / 2
+    ax = new_axes((8.5, 5.2))
+    ax.set(xlim=(-0.4, 2 * middle + 0.4), ylim=(-0.5, 6.1))
+    ax.axis("off")
+
+    def box(x: float, y: float, width: float, text: str, color: str, high: float = 0.62) -> None:
+        ax.add_patch(FancyBboxPatch((x, y), width, high, boxstyle="round,pad=0.04", fc=color, ec="none"))
+        ax.text(x + width / 2, y + high / 2, text, color="w", ha="center", va="center", fontsize=11)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.5})
+
+    side = wide * n_heads  # of the heads put side by side, without gaps
+    box(middle - side / 2, -0.3, side, "$x$: $T \\times D$", "0.2")
+    box(middle - side / 2, 4.0, side, "", "0.85")
+    box(middle - side / 2, 5.25, side, "output: $T \\times D$", "0.2")
+    for head, color in zip(range(n_heads), COLORS):
+        left = head * (wide + gap)
+        x, joined = left + wide / 2, middle - side / 2 + wide * (head + 0.5)
+        arrow((joined, 0.38), (x, 0.88))
+        box(left, 0.95, wide, f"$W^Q_{head}\\;\\;W^K_{head}\\;\\;W^V_{head}$", color)
+        arrow((x, 1.63), (x, 2.0))
+        box(left, 2.1, wide, f"attention\nhead {head}", color, 0.9)
+        arrow((x, 3.06), (joined, 3.9))
+        ax.text(x, 3.45, "$T \\times D / H$", ha="center", va="center", fontsize=10, backgroundcolor="w")
+        box(joined - wide / 2 + 0.06, 4.0, wide - 0.12, "its rows of $W^O$", color)
+        arrow((joined, 4.68), (joined, 5.18))
+    ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11, backgroundcolor="w")
+    return ax
+
+
+def block_diagram(norm_first: bool = True) -> Axes:
+    """One block, left to right: two parts, each with its layer norm and a straight way around it.
+
+    Args:
+        norm_first: the norm before each part, or after each sum.
+
+    Source: after Vaswani et al. (2017), figure 1, and Xiong et al. (2020), arXiv 2002.04745, figure 1.
+    """
+    ax = new_axes((9.5, 2.1))
+    ax.set(xlim=(-0.6, 13.4), ylim=(-0.7, 1.9))
+    ax.axis("off")
+
+    def box(x: float, text: str, color: str, wide: float) -> float:
+        """From ``x`` on; where it ends."""
+        ax.add_patch(FancyBboxPatch((x, -0.35), wide, 0.7, boxstyle="round,pad=0.05", fc=color, ec="none"))
+        ax.text(x + wide / 2, 0, text, color="w", ha="center", va="center", fontsize=11)
+        return x + wide
+
+    def line(*points: tuple[float, float]) -> None:
+        ax.plot(*zip(*points[:-1], strict=True), color="0.35", lw=1.6)
+        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.6})
+
+    x = 0.0
+    ax.text(-0.35, 0, "$x$", ha="center", va="center", fontsize=14)
+    for text, color in (("self-attention", COLORS[0]), ("feed-forward", COLORS[1])):
+        start = x
+        parts = [("layer norm", "0.45", 1.7), (text, color, 2.0)] if norm_first else [(text, color, 2.0)]
+        for name, shade, wide in parts:
+            line((x, 0), (x + 0.5, 0))
+            x = box(x + 0.55, name, shade, wide) + 0.05
+        line((x, 0), (x + 0.5, 0))
+        line((start + 0.2, 0), (start + 0.2, 1.2), (x + 0.75, 1.2), (x + 0.75, 0.25))
+        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=10, color="0.3")
+        ax.text(x + 0.75, 0, "+", ha="center", va="center", fontsize=17)
+        x += 1.0
+        if not norm_first:
+            line((x, 0), (x + 0.4, 0))
+            x = box(x + 0.45, "layer norm", "0.45", 1.7) + 0.05
+    line((x, 0), (x + 0.6, 0))
+    return ax

@@ -21,26 +21,38 @@ class Positions(Widget):
     Args:
         codes: name -> (T, D), array or tensor; T is the same for all, D is not.
         title: what stands above.
+        name: which code is shown at first; by default the first one.
+        position: which of its positions is marked at first.
     """
 
     module = "positions"
 
-    def __init__(self, codes: Mapping[str, Any], title: str = "Position codes"):
+    def __init__(
+        self, codes: Mapping[str, Any], title: str = "Position codes", name: str | None = None, position: int = 0
+    ):
         if not codes:
             raise ValueError("codes is empty: give at least one name with its array (T, D)")
-        self.codes = {str(name): to_numpy(code) for name, code in codes.items()}
+        self.codes = {str(key): to_numpy(code) for key, code in codes.items()}
         lengths = {len(code) if code.ndim == 2 else None for code in self.codes.values()}
         if None in lengths or len(lengths) > 1 or any(0 in code.shape for code in self.codes.values()):
-            shapes = ", ".join(f"{name} {code.shape}" for name, code in self.codes.items())
+            shapes = ", ".join(f"{key} {code.shape}" for key, code in self.codes.items())
             raise ValueError(f"each code must be (T, D) with the same T, but the shapes are {shapes}")
-        for name, code in self.codes.items():
+        for key, code in self.codes.items():
             if not np.isfinite(code).all():
-                raise ValueError(f"the code {name!r} must be finite")
+                raise ValueError(f"the code {key!r} must be finite")
         size = sum(code.size for code in self.codes.values()) * 16 // 3  # float32 in base64
         if size > 0.9 * MAX_BYTES:
             raise ValueError(f"the codes take {size:,} bytes, more than {MAX_BYTES:,}: show fewer positions or entries")
+        name = next(iter(self.codes)) if name is None else name
+        if name not in self.codes:
+            raise ValueError(f"name={name!r}: must be one of the codes, {', '.join(map(repr, self.codes))}")
+        (T,) = lengths
+        if not 0 <= position < T:
+            raise ValueError(f"position={position}: must lie in 0..{T - 1}")
         self.data = {
             "title": title,
+            "which": list(self.codes).index(name),
+            "position": int(position),
             "names": list(self.codes),
             "codes": [pack(code) for code in self.codes.values()],
             "cosine": [bool((np.linalg.norm(code, axis=1) > 1e-9).all()) for code in self.codes.values()],

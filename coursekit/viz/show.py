@@ -10,6 +10,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 PACKAGE = Path(__file__).resolve().parents[1]
+INK = "color: #1b1b1f"
 
 
 class Source:
@@ -28,17 +29,22 @@ class Source:
         self.name = self.path.relative_to(PACKAGE.parent) if self.path.is_relative_to(PACKAGE) else self.path
 
     def _repr_html_(self) -> str:
-        # inline colours, so that the listing needs no style sheet and survives in an untrusted notebook
+        # Inline colours, so that the listing needs no style sheet and survives in an untrusted notebook. Ink stands on
+        # each element, since JupyterLab gives <pre>, <code> and <a> the colours of its theme: white names in the dark.
         formatter = HtmlFormatter(style="default", noclasses=True, nobackground=False, wrapcode=True)
         body = highlight(self.code, PythonLexer(), formatter)
-        body = body.replace('<pre style="', '<pre tabindex="0" style="white-space: pre; background: inherit; ', 1)
-        body = body.replace("<code>", '<code style="white-space: pre; background: inherit">', 1)
+        body = body.replace(
+            '<pre style="', f'<pre tabindex="0" style="white-space: pre; background: inherit; {INK}; ', 1
+        )
+        body = body.replace("<code>", f'<code style="white-space: pre; background: inherit; {INK}">', 1)
         where = f"{html.escape(str(self.name))}, line {self.line}"
         # JupyterLab opens a link relative to the notebook; outside the course's folder there is nothing to open
         inside = (PACKAGE.parent / "notebooks").is_dir() and self.path.is_relative_to(PACKAGE)
-        link = f'<a href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
+        link = (
+            f'<a style="color: #0b5fa5" href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
+        )
         return (
-            f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;background:#f8f8f8;color:#1b1b1f;'
+            f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;background:#f8f8f8;{INK};'
             f'padding:2px 10px;font-size:13px"><div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'
             f"{body}</div>"
         )

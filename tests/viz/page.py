@@ -29,9 +29,9 @@ def page_of(browser, body: str, scripts: bool = True, scheme: str = "light", wid
     return page
 
 
-def live_page(browser, module, data):
+def live_page(browser, module, data, **kwargs):
     """The module alone, as a live view mounts it; what it emits is in ``window.sent``."""
-    return page_of(browser, LIVE.format(module=source(module), data=json.dumps(data)))
+    return page_of(browser, LIVE.format(module=source(module), data=json.dumps(data)), **kwargs)
 
 
 def status(page) -> str:

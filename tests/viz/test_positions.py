@@ -45,6 +45,22 @@ def test_bad_input(codes, says):
         Positions(codes)
 
 
+def test_unknown_beginnings_are_refused():
+    with pytest.raises(ValueError, match="name='sine': must be one of the codes, 'index', 'binary'"):
+        Positions(CODES, name="sine")
+    for position in (-1, T):
+        with pytest.raises(ValueError, match=rf"position={position}: must lie in 0..{T - 1}"):
+            Positions(CODES, position=position)
+
+
+@pytest.mark.browser
+def test_opens_on_what_it_is_told(browser):
+    page = page_of(browser, Positions(CODES, name="sinusoidal", position=7)._repr_html_())
+    assert status(page).startswith("sinusoidal: entry 0 of position 7 is ")
+    page = page_of(browser, Positions(CODES)._repr_html_())
+    assert status(page).startswith("index: entry 0 of position 0 is ")
+
+
 def test_static_names_ranges_and_likeness():
     html = Positions(CODES, title="<b>")._repr_html_()
     static = html[: html.index("<script")]

@@ -2,8 +2,17 @@ import inspect
 
 import pytest
 
+from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.scores import ConcatScore
 from coursekit.viz import show
+from tests.viz.page import page_of, violations
+
+# what JupyterLab's dark theme says about the elements of an output
+DARK = """<style>body { background: #111; color: #fff; }
+.jp-RenderedHTMLCommon { color: rgba(255, 255, 255, 0.87); }
+.jp-RenderedHTMLCommon pre, .jp-RenderedHTMLCommon code { color: rgba(255, 255, 255, 0.87); background: #111; }
+.jp-RenderedHTMLCommon a { color: #64b5f6; }</style>"""
+INKS = """root => [...root.querySelectorAll('pre, code, span, a')].map((el) => getComputedStyle(el).color)"""
 
 
 def test_shows_the_code_that_runs_and_where_it_stands():
@@ -33,3 +42,17 @@ def test_a_decorated_function_is_shown_where_it_stands():
     shown = show(greedy)
     assert shown.name.as_posix() == "coursekit/decode/translate.py"
     assert shown.path.read_text(encoding="utf-8").splitlines()[shown.line - 1] == shown.code.splitlines()[0]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("css", ["", DARK], ids=["plain", "dark JupyterLab"])
+def test_readable_in_both_themes(browser, css):
+    """A page that colours pre, code and links: names, which have no colour of their own, stay dark on light."""
+    listing = f'<div class="jp-RenderedHTMLCommon" data-ck="listing">{show(MultiHeadAttention)._repr_html_()}</div>'
+    page = page_of(browser, css + listing, scheme="dark" if css else "light")
+    assert violations(page) == []
+    inks = page.locator("[data-ck]").evaluate(INKS)
+    plain = page_of(browser, listing).locator("[data-ck]").evaluate(INKS)
+    assert len(inks) > 100
+    assert inks == plain
+    assert page.locator("pre").evaluate("el => getComputedStyle(el.querySelector('code')).color") == "rgb(27, 27, 31)"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from coursekit.viz import Alignment, Curves
+from coursekit.viz import Alignment, AttentionHeads, Curves
 from tests.viz.page import live_page, page_of, status, themed, violations
 
 pytestmark = pytest.mark.browser
@@ -140,6 +140,84 @@ def test_tokens_are_text_not_markup(browser):
     page = page_of(browser, Alignment(tokens, TARGET, weights())._repr_html_())
     assert page.locator("thead th").nth(1).inner_text() == tokens[0]
     assert page.evaluate("window.hacked") is None
+
+
+WORDS = ["the", "tired", "brown", "animal", "didn't", "cross", "the", "wide", "busy", "street"]
+WORDS += ["because", "it", "was", "much", "too"]
+LONG = [f"Rechtsschutz{i}" for i in range(16)]
+
+# pairs of boxes that share a pixel or more; `inside` is what nothing may reach out of
+OVERLAPS = """([words, inside]) => {
+  const boxes = [...document.querySelectorAll(words)].map((word) => [word.textContent, word.getBoundingClientRect()]);
+  const frame = document.querySelector(inside).getBoundingClientRect();
+  const found = boxes
+    .filter(([, a]) => a.left < frame.left - 1 || a.right > frame.right + 1 || a.bottom > frame.bottom + 1)
+    .map(([name]) => [name, "cut off"]);
+  boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (across > 0 && down > 0) found.push([one, other]);
+  }));
+  return {count: boxes.length, found};
+}"""
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ([*WORDS, "tired"], [*WORDS, "big"]),
+        ([*WORDS, "."], "ab"),
+        (LONG, LONG),
+        ("ab", LONG),
+        (range(40), range(40)),
+    ],
+    ids=["sentences", "one row", "long words", "long outputs", "40 numbers"],
+)
+def test_no_word_covers_another(browser, source, target):
+    """At the last step every output stands there."""
+    w = weights(len(target), len(source))
+    page = page_of(browser, Alignment(source, target, w)._repr_html_())
+    page.get_by_role("button", name="Last step").click()
+    for words in ("svg .word", "svg .weight"):
+        seen = page.evaluate(OVERLAPS, [words, "svg"])
+        assert seen["found"] == []
+        assert seen["count"] == len(source) + (len(target) if words == "svg .word" else 0)
+    bars, names = (page.locator(f"svg {kind}").all() for kind in ("rect", ".word"))
+    for bar, name in zip(bars, names[: len(source)], strict=True):
+        one, other = bar.bounding_box(), name.bounding_box()
+        assert abs(one["x"] + one["width"] / 2 - other["x"] - other["width"] / 2) < 2, "a word stands below its bar"
+    sizes = page.locator("svg .word").evaluate_all("words => words.map(word => getComputedStyle(word).fontSize)")
+    assert min(float(size.removesuffix("px")) for size in sizes) >= 11
+
+
+@pytest.mark.parametrize("tokens", [[*WORDS, "tired"], LONG], ids=["sentence", "long words"])
+def test_no_word_of_the_static_table_covers_another(browser, tokens):
+    page = page_of(browser, Alignment(tokens, tokens, weights(16, 16))._repr_html_(), scripts=False)
+    seen = page.evaluate(OVERLAPS, ["th", "table"])
+    assert seen["count"] == 33
+    assert seen["found"] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 900
+    assert page.locator("table").bounding_box()["width"] <= 700
+
+
+@pytest.mark.parametrize("module", ["alignment", "heads"])
+@pytest.mark.parametrize("width", [900, 380])
+def test_a_sentence_fits_into_the_field(browser, module, width):
+    """Most of a sentence is in sight, and the field's focus ring stays off its label."""
+    words = [*WORDS, "tired"]
+    maps = np.eye(16)
+    widget = Alignment(words, words, maps) if module == "alignment" else AttentionHeads(words, maps[None, None])
+    page = live_page(browser, module, widget.data, width=width)
+    page.locator(".ck [aria-live]").wait_for()
+    field = page.get_by_role("textbox").bounding_box()
+    text = page.locator(".typed").evaluate("""label => {
+      const range = document.createRange();
+      range.selectNodeContents(label.firstChild);
+      return range.getBoundingClientRect().right;
+    }""")
+    assert field["x"] - text >= 6, "the ring is 3 pixels wide and 2 pixels off"
+    assert field["width"] >= (500 if width == 900 else 200)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_two_views_of_one_output_both_work(browser):

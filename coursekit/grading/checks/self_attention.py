@@ -133,22 +133,26 @@ def attention_reference(query, key, value, mask=None):
 
 
 def attention_cases(generator: torch.Generator) -> list[Case]:
-    def all_of(aspect, about, T, S, Dh, Dv, mask=None, result=""):
-        query, key, value = (numbers(B, *shape, generator=generator) for shape in ((T, Dh), (S, Dh), (S, Dv)))
+    def all_of(aspect, about, T, S, Dh, Dv, mask=None, result="", batch=None):
+        query, key, value = (numbers(batch or B, *shape, generator=generator) for shape in ((T, Dh), (S, Dh), (S, Dv)))
         return Case(aspect, about, (query, key, value, mask), result)
 
     allow = partial(some_allowed, generator=generator)
     B, T, S, Dh = sizes(generator, 4)
     Dv = Dh + 2
+    small = 2, 3, 2, 5  # few enough numbers to be printed, and no two likely divisors are equal
     plain = [
-        ("sizes that all differ", (T, S, Dh, Dv)),
-        ("T = S = Dh: no axis can be told by its size", (4, 4, 4, 4)),
-        ("one query", (1, S, Dh, Dv)),
+        ("two queries, three keys", small, 1),
+        ("sizes that all differ", (T, S, Dh, Dv), B),
+        ("T = S = Dh: no axis can be told by its size", (4, 4, 4, 4), B),
+        ("one query", (1, S, Dh, Dv), B),
     ]
-    cases = [all_of("weights", about, *shape, result="1") for about, shape in plain]
-    cases += [all_of("output", about, *shape, result="0") for about, shape in plain]
+    cases = [all_of("weights", about, *shape, result="1", batch=batch) for about, shape, batch in plain]
+    cases += [all_of("output", about, *shape, result="0", batch=batch) for about, shape, batch in plain]
+    some = torch.tensor([[True, False, True], [False, True, True]])
     return [
         *cases,
+        all_of("mask", "two queries, three keys, a mask (T, S)", *small, some, batch=1),
         all_of("mask", "T = S, a causal mask (T, S)", T, T, Dh, Dv, torch.ones(T, T, dtype=torch.bool).tril()),
         all_of("mask", "a mask (B, T, S)", T, S, Dh, Dv, allow(B, T, S)),
         all_of("mask", "a mask (B, 1, S)", T, S, Dh, Dv, allow(B, 1, S)),
@@ -190,6 +194,11 @@ attention = Part(
         "the scores are divided by the square root of S: Dh, the size of a query, is what counts": (
             lambda query, key, value, mask=None: attention_reference(
                 query * (query.shape[-1] / key.shape[-2]) ** 0.5, key, value, mask
+            )
+        ),
+        "the scores are divided by the square root of Dv: Dh, the size of a query, is what counts": (
+            lambda query, key, value, mask=None: attention_reference(
+                query * (query.shape[-1] / value.shape[-1]) ** 0.5, key, value, mask
             )
         ),
         "the softmax runs over the queries: each query's weights, the last axis, sum to 1": attention_with(
@@ -370,7 +379,11 @@ multi_head_attention = Part(
 # --- positions -----------------------------------------------------------------------------------------
 
 
-def positions_reference(x):
+# The exercise calls the answers of this part and of "add and norm" through a function of its own, which can do so
+# several times with the same tensors: an answer that changes what it is given is right only the first time.
+
+
+def positions_reference(x, times=1):
     x = np.asarray(x, float)
     _, T, D = x.shape
     result = x.copy()
@@ -387,11 +400,13 @@ def positions_cases(generator: torch.Generator) -> list[Case]:
     B, T, half = sizes(generator, 3)
     D = 2 * half
     return [
-        Case("code", "one sequence of zeros, so that only the code is left", (torch.zeros(1, T, 4),)),
+        Case("code", "one sequence of zeros, so that only the code is left", (torch.zeros(1, 3, 4),)),
         Case("code", "a longer sequence of zeros", (torch.zeros(1, 5 * T, D),)),
+        Case("added", "one short sequence", (draw(1, 3, 4),)),
         Case("added", "one sequence", (draw(1, T, D),)),
         Case("added", "a batch", (draw(B, T, D),)),
         Case("added", "B = T = D: no axis can be told by its size", (draw(6, 6, 6),)),
+        Case("added", "called twice with the same x", (draw(1, 3, 4), 2)),
     ]
 
 
@@ -432,6 +447,9 @@ add_positions = Part(
         "the exponent is twice too large: if i counts 0, 2, 4, … it is 2i already": coded(
             lambda T, D: sine_cosine(angles(T, D, 2 * torch.arange(0, D, 2).double() / D))
         ),
+        "t is multiplied by 10000^(2i/D): divide by it": coded(
+            lambda T, D: sine_cosine(torch.arange(T)[:, None] / frequencies(D))
+        ),
         "each entry has a frequency of its own: a sine and the cosine after it share one": coded(
             lambda T, D: torch.where(
                 torch.arange(D) % 2 == 0,
@@ -451,7 +469,10 @@ add_positions = Part(
         "x is multiplied by the square root of D: the paper does that to its embeddings, here x is added as it is": (
             lambda x: x * x.shape[-1] ** 0.5 + sinusoidal(*x.shape[1:])
         ),
+        "the tensor x that you are given is changed too, and its owner may still need it: x = x + … makes a new one, "
+        "x += … does not": lambda x, times: x + times * sinusoidal(*x.shape[1:]),
     },
+    result="run_add_positions",
 )
 
 
@@ -512,9 +533,6 @@ decoder_mask = Part(
         "this is the upper triangle: PyTorch's own module means by True 'forbidden', this course 'may be attended'": (
             mask_with(lambda causal, real: ~causal & real[:, None, None])
         ),
-        "one of the two conditions is enough here: both must hold (and, not or)": mask_with(
-            lambda causal, real: causal | real[:, None, None]
-        ),
         "queries that are padding may attend to nothing here: what counts is only whether position s is real": (
             mask_with(lambda causal, real: causal & real[:, None, None] & real[:, None, :, None])
         ),
@@ -527,6 +545,10 @@ decoder_mask = Part(
         "later positions may be attended: only s <= t is allowed": mask_with(
             lambda causal, real: real[:, None, None].expand(-1, 1, len(causal), -1)
         ),
+        # Later than the one above: without padding the two give the same, and there the words above are the safer ones.
+        "one of the two conditions is enough here: both must hold (and, not or)": mask_with(
+            lambda causal, real: causal | real[:, None, None]
+        ),
         "the axis of the heads is missing: the shape is (B, 1, T, T)": mask_with(
             lambda causal, real: causal & real[:, None]
         ),
@@ -537,7 +559,7 @@ decoder_mask = Part(
 # --- residual connection and layer norm ----------------------------------------------------------------
 
 
-def norm_reference(x, y, weight, bias, eps):
+def norm_reference(x, y, weight, bias, eps, times=1):
     x, y, weight, bias = (np.asarray(a, float) for a in (x, y, weight, bias))
     z = x + y
     result = np.zeros(z.shape)
@@ -552,14 +574,19 @@ def norm_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
     B, T, D = sizes(generator, 3, least=4, most=7)
     tiny, large = 1e-12, 0.5  # where eps is tiny its place makes no difference
-    no_x = torch.zeros(B, T, D)
+    no_x, nothing = torch.zeros(B, T, D), torch.zeros(1, 2, 4)
     same = draw(1, T, 1).expand(1, T, D).clone()
     cube = torch.zeros(5, 5, 5), draw(5, 5, 5), draw(5), draw(5)
+    four = 1 + draw(4), draw(4)  # weight and bias
     return [
+        Case("norm", "two positions, x is zeros", (nothing, 1 + draw(1, 2, 4), *four, tiny)),
         Case("norm", "x is zeros, weight ones, bias zeros", (no_x, draw(B, T, D), torch.ones(D), torch.zeros(D), tiny)),
         Case("norm", "x is zeros, with a weight and a bias", (no_x, 1 + draw(B, T, D), draw(D), draw(D), tiny)),
         Case("norm", "B = T = D: no axis can be told by its size", (*cube, tiny)),
+        Case("residual", "two positions", (draw(1, 2, 4), draw(1, 2, 4), *four, tiny)),
         Case("residual", "a batch", (draw(B, T, D), draw(B, T, D), draw(D), draw(D), tiny)),
+        Case("residual", "called twice with the same x and y", (draw(1, 2, 4), draw(1, 2, 4), *four, tiny, 2)),
+        Case("eps", "two positions, eps = 0.5", (nothing, draw(1, 2, 4), *four, large)),
         Case("eps", "eps = 0.5, a variance near 1", (no_x, draw(B, T, D), draw(D), draw(D), large)),
         Case("eps", "eps = 0.5, a variance near 0.01", (no_x, draw(B, T, D, scale=0.1), draw(D), draw(D), large)),
         Case("eps", "eps = 0.5, all entries of a row are equal", (no_x[:1], same, draw(D), draw(D), large)),
@@ -607,6 +634,10 @@ add_and_norm = Part(
         "x is forgotten: the norm is of x + y": lambda x, y, *rest: normed(y, *rest),
         "y is forgotten: the norm is of x + y": lambda x, y, *rest: normed(x, *rest),
         "x is added after the norm: add first, then take the norm of the sum": lambda x, y, *rest: x + normed(y, *rest),
+        "y is added after the norm: add first, then take the norm of the sum": lambda x, y, *rest: y + normed(x, *rest),
+        "weight and bias have changed places: weight multiplies, bias is added": (
+            lambda x, y, weight, bias, eps: normed(x + y, bias, weight, eps)
+        ),
         "weight and bias are not used": lambda x, y, weight, bias, eps: normed(x + y, 1, 0, eps),
         "weight is not used": lambda x, y, weight, bias, eps: normed(x + y, 1, bias, eps),
         "bias is not used": lambda x, y, weight, bias, eps: normed(x + y, weight, 0, eps),
@@ -616,7 +647,12 @@ add_and_norm = Part(
         "the mean is not subtracted": lambda x, y, weight, bias, eps: (
             weight * (x + y) / ((x + y).double().var(-1, keepdim=True, correction=0) + eps).sqrt() + bias
         ),
+        "the tensor x that you are given is changed too, and its owner may still need it: x + y makes a new one, "
+        "x += y does not": lambda x, y, weight, bias, eps, times: normed(x + times * y, weight, bias, eps),
+        "the tensor y that you are given is changed too, and its owner may still need it: x + y makes a new one, "
+        "y += x does not": lambda x, y, weight, bias, eps, times: normed(times * x + y, weight, bias, eps),
     },
+    result="run_add_and_norm",
 )
 
 

@@ -15,23 +15,39 @@ const STYLE = `
 .ck .error { color:var(--accent2); }
 `;
 
+const [WIDE, MARGIN, LEAST] = [760, 20, 11]; // of the drawing; the smallest size at which a word is written across
+
+/** Where n words stand in a row: {x, room: narrowest place, size, upright, names, deep: how far they hang down}.
+ *  Each has the same room if that is enough, else as much as it needs; where even small letters do not fit, they stand
+ *  on end, long words cut. `least` is the room that anything else in a place needs. */
+function layout(tokens, least) {
+  const pen = document.createElement("canvas").getContext("2d");
+  const measure = (text, size) => { pen.font = `700 ${size}px system-ui, sans-serif`; return pen.measureText(text).width; };
+  const [n, all] = [tokens.length, WIDE - 2 * MARGIN];
+  const even = (size, upright, names) => ({size, upright, names,
+    deep: upright ? Math.max(...names.map((name) => measure(name, size))) - 0.8 * size : 0, room: all / n, x: names.map((_, i) => MARGIN + all * (i + 0.5) / n)});
+  for (let size = 16; size >= LEAST; size--) {
+    const needs = tokens.map((token) => Math.max(least, measure(token, size)) + 0.5 * size);
+    if (Math.max(...needs) <= all / n) return even(size, false, tokens);
+    const free = (all - needs.reduce((sum, need) => sum + need, 0)) / n;
+    if (free < 0) continue;
+    let left = MARGIN;
+    const x = needs.map((need) => { left += need + free; return left - (need + free) / 2; });
+    return {size, upright: false, names: tokens, deep: 0, room: Math.min(...needs) + free, x};
+  }
+  const names = tokens.map((token) => token.length > 16 ? `${token.slice(0, 15)}…` : token);
+  return even(Math.min(14, 0.7 * all / n), true, names);
+}
+
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Attention alignment");
   const title = h("strong");
-  const typed = data.live ? field() : null; // outside what updates replace, so that it keeps text and focus
+  const typed = data.live ? field("Source", "Decode", data.typed ?? data.source.join(" "), (source) => emit({source})) : null; // outside what updates replace, so that it keeps text and focus
   const error = h("p", {class: "error", role: "alert"});
   const body = h("div");
   box.append(...[title, typed, error, body].filter(Boolean));
   let timer = null;
   let state;
-
-  function field() {
-    const send = () => emit({source: input.value});
-    const input = h("input", {type: "text", "aria-label": "Source", value: data.typed ?? data.source.join(" "),
-      // no form: in JupyterLab, Enter does not submit one
-      onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); send(); } }});
-    return h("div", {class: "row"}, h("label", {}, "Source: ", input), h("button", {type: "button", onclick: send}, "Decode"));
-  }
 
   function start(fresh) {
     data = fresh;
@@ -93,29 +109,36 @@ export function mount(el, data, {emit}) {
   }
 
   function picture(step, weights) {
-    const {T, S} = state;
-    const [W, top, high, gap] = [760, 34, 92, 96];
-    const at = (i, n) => 20 + (W - 40) * (i + 0.5) / n;
-    const [sourceY, targetY] = [top + high + 20, top + high + 20 + gap];
-    const size = Math.min(16, 300 / Math.max(S, T));
-    const wide = Math.min(46, (W - 40) / S * 0.72);
-    const svg = h("svg", {viewBox: `0 0 ${W} ${targetY + 26}`, "aria-hidden": "true"});
-    const text = (x, y, value, more = {}) => h("text", {x, y, "text-anchor": "middle", "font-size": size, ...more}, value);
-    svg.append(h("line", {x1: 20, x2: W - 20, y1: top + high, y2: top + high, stroke: "var(--line)"}));
+    const [top, high, gap] = [34, 92, 96];
+    const digits = Math.min(12, 240 / state.S); // size of the weights
+    const [source, target] = [layout(data.source, 2.4 * digits), layout(data.target, 0)];
+    const sourceY = top + high + 20; // of a word across; a word on end hangs from 12 above
+    const from = sourceY + 6 + source.deep; // where the lines begin
+    const to = from + gap - 22; // where they end
+    const targetY = to + target.size;
+    const bottom = targetY + target.deep;
+    const wide = Math.min(46, 0.72 * source.room);
+    const svg = h("svg", {viewBox: `0 0 ${WIDE} ${bottom + 26}`, "aria-hidden": "true"});
+    const text = (x, y, value, more = {}) => h("text", {x, y, "text-anchor": "middle", ...more}, value);
+    const word = (row, i, y, value, more) => row.upright
+      ? text(row.x[i], y - 12, value, {"font-size": row.size, ...more, "text-anchor": "end", class: `word ${more.class ?? ""}`,
+        transform: `rotate(-90 ${row.x[i]} ${y - 12}) translate(0 ${0.35 * row.size})`})
+      : text(row.x[i], y, value, {"font-size": row.size, ...more, class: `word ${more.class ?? ""}`});
+    svg.append(h("line", {x1: MARGIN, x2: WIDE - MARGIN, y1: top + high, y2: top + high, stroke: "var(--line)"}));
     weights.forEach((weight, s) => {
       const tall = weight * high;
       const {fill} = viridis(weight);
-      svg.append(h("rect", {x: at(s, S) - wide / 2, y: top + high - tall, width: wide, height: tall, fill,
+      svg.append(h("rect", {x: source.x[s] - wide / 2, y: top + high - tall, width: wide, height: tall, fill,
         stroke: "var(--soft)", "stroke-width": weight > 0.004 ? 0.8 : 0}));
-      svg.append(text(at(s, S), top + high - tall - 4, weight.toFixed(2), {class: "weight quiet", "font-size": Math.min(12, 240 / S)}));
-      svg.append(h("line", {x1: at(step, T), y1: targetY - size, x2: at(s, S), y2: sourceY + 6, stroke: "var(--accent)",
+      svg.append(text(source.x[s], top + high - tall - 4, weight.toFixed(2), {class: "weight quiet", "font-size": digits}));
+      svg.append(h("line", {x1: target.x[step], y1: to, x2: source.x[s], y2: from, stroke: "var(--accent)",
         "stroke-width": (8 * weight).toFixed(2), "stroke-opacity": weight > 0.004 ? 0.25 + 0.6 * weight : 0, "stroke-linecap": "round"}));
-      svg.append(text(at(s, S), sourceY, data.source[s], {"font-weight": weight >= 0.5 ? 700 : 400}));
+      svg.append(word(source, s, sourceY, source.names[s], {"font-weight": weight >= 0.5 ? 700 : 400}));
     });
-    data.target.forEach((token, t) => svg.append(text(at(t, T), targetY, t <= step ? token : "·",
+    target.names.forEach((token, t) => svg.append(word(target, t, targetY, t <= step ? token : "·",
       {"font-weight": t === step ? 700 : 400, class: t === step ? "" : "quiet"})));
-    svg.append(text(20, targetY + 20, "outputs so far", {"text-anchor": "start", "font-size": 12, class: "quiet"}));
-    svg.append(text(20, 12, "weight on each source position", {"text-anchor": "start", "font-size": 12, class: "quiet"}));
+    svg.append(text(MARGIN, bottom + 20, "outputs so far", {"text-anchor": "start", "font-size": 12, class: "quiet"}));
+    svg.append(text(MARGIN, 12, "weight on each source position", {"text-anchor": "start", "font-size": 12, class: "quiet"}));
     return svg;
   }
 

@@ -68,7 +68,8 @@ export function mount(el, data, {emit}) {
     thumbs = h("div", {class: "grid", role: "group", "aria-label": "Layers and heads"});
     large = h("div", {class: "view", tabindex: 0, role: "region"});
     view = ["lines", "matrix"].map((name) => h("button", {type: "button", onclick: () => { mode = name; draw(); }}, name === "lines" ? "Lines" : "Matrix"));
-    box.append(...[title, data.live ? field() : null, error, status,
+    box.append(...[title, data.live ? field("Text", "Read", data.typed ?? data.tokens.join(" "), (source) => emit({source})) : null,
+      error, status,
       h("div", {class: "sides"},
         h("div", {class: "small"}, h("div", {class: "legend quiet"}, "layers ↓ heads →"), thumbs),
         h("div", {class: "large"}, h("div", {class: "row", role: "group", "aria-label": "View"}, ...view), large)),
@@ -77,13 +78,6 @@ export function mount(el, data, {emit}) {
     large.addEventListener("scroll", () => { if (mode === "lines") strokes(); });
     new ResizeObserver(() => { if (mode === "lines") strokes(); }).observe(large);
     new MutationObserver(() => { if (mode === "lines") strokes(); }).observe(box, {attributes: true, attributeFilter: ["data-dark"]});
-  }
-
-  function field() {
-    const send = () => emit({source: input.value});
-    const input = h("input", {type: "text", "aria-label": "Text", value: data.typed ?? data.tokens.join(" "),
-      onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); send(); } }});
-    return h("div", {class: "row"}, h("label", {}, "Text: ", input), h("button", {type: "button", onclick: send}, "Read"));
   }
 
   function grid() {

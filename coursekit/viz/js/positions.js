@@ -1,5 +1,5 @@
 // Position codes: all entries, one position's row, and how alike it is to the others.
-// data: {title, names: [name], codes: [pack (T, D)], cosine: [bool]}
+// data: {title, names: [name], codes: [pack (T, D)], cosine: [bool], which, position}
 
 const STYLE = `
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
@@ -42,7 +42,8 @@ export function mount(el, data) {
     data = fresh;
     title.textContent = data.title;
     names.replaceChildren(...data.names.map((name, i) => h("button", {type: "button", onclick: () => choose(i)}, name)));
-    choose(0);
+    position = data.position;
+    choose(data.which);
   }
 
   const range = (values) => values.reduce(([a, b], x) => [Math.min(a, x), Math.max(b, x)], [Infinity, -Infinity]);

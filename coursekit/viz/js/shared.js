@@ -32,6 +32,15 @@ export function h(tag, attributes = {}, ...children) {
   return el;
 }
 
+/** A field for typing with its button; Enter sends too. */
+export function field(name, action, value, send) {
+  const input = h("input", {type: "text", "aria-label": name, value,
+    // no form: in JupyterLab, Enter does not submit one
+    onkeydown: (e) => { if (e.key === "Enter") { e.preventDefault(); send(input.value); } }});
+  return h("div", {class: "row"}, h("label", {class: "typed"}, `${name}:`, input),
+    h("button", {type: "button", onclick: () => send(input.value)}, action));
+}
+
 const bytesOf = (hexes) => hexes.map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 // viridis at 21 points (Smith and van der Walt), evenly spaced from 0 to 1
 const VIRIDIS = bytesOf([
@@ -93,6 +102,8 @@ const THEME = `
 .ck button:disabled { opacity:.45; cursor:default; }
 .ck input { font:inherit; color:var(--ink); }
 .ck input[type=text] { background:var(--field); border:1px solid var(--line); border-radius:6px; padding:3px 8px; min-height:30px; }
+.ck .typed { display:flex; flex:1 1 auto; align-items:center; gap:10px; max-width:100%; }
+.ck .typed input { flex:1 1 auto; width:30ch; min-width:0; }
 .ck input[type=range] { accent-color:var(--accent); }
 .ck :focus-visible { outline:3px solid var(--accent); outline-offset:2px; }
 .ck .row { display:flex; gap:6px; align-items:center; flex-wrap:wrap; margin:6px 0; }

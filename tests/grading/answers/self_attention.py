@@ -86,11 +86,11 @@ def attention(query, key, value, mask=None):
         weights = weights * mask
     return weights @ value, weights
 """),
-        (10, "the mask is upside down", """
+        (0, "divided by the square root of Dv", """
 def attention(query, key, value, mask=None):
-    scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
+    scores = query @ key.transpose(1, 2) / value.shape[-1] ** 0.5
     if mask is not None:
-        scores = scores.masked_fill(mask, -torch.inf)
+        scores = scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(dim=-1)
     return weights @ value, weights
 """),
@@ -158,11 +158,11 @@ def attention(query, key, value, mask=None):
         heads, _ = course.attend(query, key, value, mask)
         return heads.transpose(1, 2).flatten(2)
 """),
-        (0, "the bias of the output projection is missing", MODULE + """
+        (0, "attend returns a pair, of which you need the first", MODULE + """
     def forward(self, x, mask=None):
         query, key, value = (self.split(part) for part in self.qkv(x).chunk(3, dim=-1))
-        heads, _ = course.attend(query, key, value, mask)
-        return heads.transpose(1, 2).flatten(2) @ self.out.weight.T
+        heads = course.attend(query, key, value, mask)
+        return self.out(heads.transpose(1, 2).flatten(2))
 """),
         (18, "the mask is not used", MODULE + """
     def forward(self, x, mask=None):
@@ -198,11 +198,11 @@ def add_positions(x):
     code[:, 0::2], code[:, 1::2] = angle[:, 0::2].sin(), angle[:, 1::2].cos()
     return x + code
 """),
-        (0, "sine and cosine have changed places", """
+        (0, "t is multiplied by 10000^(2i/D): divide by it", """
 def add_positions(x):
     T, D = x.shape[1:]
-    angle = torch.arange(T)[:, None] / 10_000 ** (torch.arange(0, D, 2) / D)
-    return x + torch.stack([angle.cos(), angle.sin()], dim=-1).flatten(1)
+    angle = torch.arange(T)[:, None] * 10_000 ** (torch.arange(0, D, 2) / D)
+    return x + torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 """),
         (0, "the positions begin at 1", """
 def add_positions(x):
@@ -216,12 +216,14 @@ def add_positions(x):
     angle = torch.arange(T)[:, None] / 10_000 ** (torch.arange(0, D, 2) / D)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).expand_as(x)
 """),
-        (7, "x is multiplied by the square root of D", """
+        (7, "the tensor x that you are given is changed too", """
 def add_positions(x):
     T, D = x.shape[1:]
     angle = torch.arange(T)[:, None] / 10_000 ** (torch.arange(0, D, 2) / D)
-    return x * D ** 0.5 + torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+    x += torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+    return x
 """),
+
     ],
     "decoder_mask": [
         (0, "the causal mask is turned round", """
@@ -234,10 +236,10 @@ def decoder_mask(real):
     T = real.shape[1]
     return torch.ones(T, T, dtype=torch.bool).tril(-1) & real[:, None, None]
 """),
-        (0, "the mask is upside down", """
+        (0, "later positions may be attended: only s <= t is allowed", """
 def decoder_mask(real):
-    T = real.shape[1]
-    return torch.ones(T, T, dtype=torch.bool).triu(1) | ~real[:, None, None]
+    B, T = real.shape
+    return real[:, None, None, :].expand(B, 1, T, T)
 """),
         (0, "PyTorch's own module means by True 'forbidden'", """
 def decoder_mask(real):
@@ -284,15 +286,16 @@ def add_and_norm(x, y, weight, bias, eps):
     z = (z - z.mean(dim=1, keepdim=True)) / (z.var(dim=1, keepdim=True, correction=0) + eps).sqrt()
     return weight * z + bias
 """),
-        (0, "as in batch norm", """
+        (0, "y is added after the norm", """
 def add_and_norm(x, y, weight, bias, eps):
-    z = x + y
-    z = (z - z.mean(dim=0)) / (z.var(dim=0, correction=0) + eps).sqrt()
-    return weight * z + bias
+    z = (x - x.mean(dim=-1, keepdim=True)) / (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    return y + weight * z + bias
 """),
-        (7, "x is forgotten", """
+        (7, "the tensor y that you are given is changed too", """
 def add_and_norm(x, y, weight, bias, eps):
-    z = (y - y.mean(dim=-1, keepdim=True)) / (y.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    z = y
+    z += x
+    z = (z - z.mean(dim=-1, keepdim=True)) / (z.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
     return weight * z + bias
 """),
         (7, "x is added after the norm", """
@@ -300,11 +303,11 @@ def add_and_norm(x, y, weight, bias, eps):
     z = (y - y.mean(dim=-1, keepdim=True)) / (y.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
     return x + weight * z + bias
 """),
-        (0, "the root is missing", """
+        (0, "weight and bias have changed places", """
 def add_and_norm(x, y, weight, bias, eps):
     z = x + y
-    z = (z - z.mean(dim=-1, keepdim=True)) / (z.var(dim=-1, keepdim=True, correction=0) + eps)
-    return weight * z + bias
+    z = (z - z.mean(dim=-1, keepdim=True)) / (z.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    return bias * z + weight
 """),
         (0, "weight and bias are not used", """
 def add_and_norm(x, y, weight, bias, eps):
@@ -418,8 +421,6 @@ class MultiHeadAttention(nn.Module):
         query, key, value = (self.split(part) for part in self.qkv(x).chunk(3, dim=-1))
         heads = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return self.out(heads.transpose(1, 2).contiguous().view(x.shape))
-""", """
-from coursekit.nn.attention import MultiHeadAttention
 """],
     "add_positions": ["""
 import math
@@ -441,8 +442,7 @@ def add_positions(x):
     pe = torch.zeros(x.size(1), x.size(2))
     pe[:, 0::2] = torch.sin(position * div_term)
     pe[:, 1::2] = torch.cos(position * div_term)
-    x += pe.unsqueeze(0)
-    return x
+    return x + pe.unsqueeze(0)
 """, """
 def add_positions(x):
     T, D = x.shape[1:]
@@ -469,7 +469,9 @@ def decoder_mask(real):
 """],
     "add_and_norm": ["""
 def add_and_norm(x, y, weight, bias, eps):
-    return torch.nn.functional.layer_norm(x + y, weight.shape, weight, bias, eps)
+    z = torch.add(x, y)
+    z -= z.mean(dim=-1, keepdim=True)
+    return torch.addcmul(bias, weight, z / torch.sqrt(z.pow(2).mean(dim=-1, keepdim=True) + eps))
 """, """
 def add_and_norm(x, y, weight, bias, eps):
     D = x.shape[-1]

@@ -1,0 +1,40 @@
+"""The page that an executed lecture becomes."""
+
+import nbformat
+import pytest
+
+from coursekit.lectures import to_html
+
+TEXT = """# Why divide by $\\sqrt{d_k}$?
+
+Inline $a_1^2$, and on a line of its own:
+
+$$\\sum_s \\frac{1}{2} a_s = 1$$
+"""
+
+
+@pytest.fixture
+def page() -> str:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(TEXT)])
+    return to_html(notebook, "t")
+
+
+def test_a_formula_in_a_heading_is_mathml_like_any_other(page):
+    """nbconvert parses and writes headings as XML, which gave their formulas a prefix that browsers do not know."""
+    heading = page[page.index("<h1") : page.index("</h1>")]
+    assert "<msub><mi>d</mi><mi>k</mi></msub>" in heading[heading.index("<msqrt>") : heading.index("</msqrt>")]
+    assert "ns0:" not in page
+    assert page.count("<math") == 3
+
+
+@pytest.mark.browser
+def test_the_browser_draws_every_formula(page, browser):
+    """As MathML: the root in the heading has a height, and the sum stands on a line of its own."""
+    view = browser.new_page()
+    view.set_content(page)
+    kinds = view.locator("math").evaluate_all(
+        "found => found.map((el) => [el.namespaceURI, getComputedStyle(el).display])"
+    )
+    mathml = "http://www.w3.org/1998/Math/MathML"
+    assert kinds == [[mathml, "math"], [mathml, "math"], [mathml, "block math"]]
+    assert view.locator("h1 msqrt").bounding_box()["height"] > 10
