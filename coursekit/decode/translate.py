@@ -11,6 +11,8 @@ from coursekit.models.transformer import Transformer
 
 def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     """How many tokens to decode at most: by default 50 more than the source has (section 6.1)."""
+    if len(source) == 0:
+        raise ValueError("source has no sentence: give at least one row")
     most = model.config.max_length
     if max_length is None:
         return min(source.shape[1] + 50, most)
@@ -36,6 +38,9 @@ def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | N
 
     Returns:
         (B, T) with ``eos_id`` at the end of each sequence that ended, and ``pad_id`` behind it.
+
+    Raises:
+        ValueError: there is no source, one has no real symbol, or ``max_length`` is more than the model's.
     """
     c, most = model.config, longest(model, source, max_length)
     memory, caches = model.encode(source, mask), model.new_caches(most, source.shape[1])
@@ -76,10 +81,15 @@ def beam_search(
     Returns:
         The best sequences (B, T), with ``pad_id`` behind the end, and what they are worth, (B,).
 
+    Raises:
+        ValueError: as ``greedy``; and where ``beams`` or ``alpha`` lie out of range.
+
     Source: Wu et al. (2016), arXiv 1609.08144, section 7, without the coverage penalty.
     """
     if beams < 1 or beams >= model.config.vocab_size:
         raise ValueError(f"beams={beams}: must lie in 1..{model.config.vocab_size - 1} (below vocab_size)")
+    if not alpha >= 0:
+        raise ValueError(f"alpha={alpha}: must be at least 0 (0 for no length penalty)")
     c, most, B, K = model.config, longest(model, source, max_length), len(source), beams
 
     def penalty(length: int) -> float:

@@ -28,7 +28,8 @@ class TransformerConfig:
         d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, and the blocks in the
             encoder and again in the decoder.
         d_key, d_value: sizes of a key and a value in each head; None for D / H.
-        dropout: in training: on the embeddings, the attention weights, the hidden units and every branch.
+        dropout: in training: on the embeddings, the attention weights, the hidden units and every branch. The
+            paper's section 5.4 lists only the embeddings and the branches.
         positions: ``"sinusoidal"`` or ``"learned"``.
         norm_first: False as published, layer norm after each residual connection and none at the end; True
             before each branch, and one more at the end of the encoder and of the decoder.
@@ -36,7 +37,7 @@ class TransformerConfig:
         max_length: largest number of tokens of a source or a target.
         bos_id: the symbol that the decoder reads first.
         eos_id: the symbol that ends a target.
-        pad_id: what stands behind the end.
+        pad_id: what stands behind the end; another symbol than ``eos_id``, since it is never written.
     """
 
     vocab_size: int = 37_000
@@ -68,11 +69,19 @@ class TransformerConfig:
             raise ValueError(f"dropout={self.dropout}: a probability below 1")
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions={self.positions!r}: must be 'sinusoidal' or 'learned'")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                f"d_model={self.d_model}: sines and cosines come in pairs, so it must be even, or positions='learned'"
+            )
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation={self.activation!r}: must be one of {', '.join(map(repr, ACTIVATIONS))}")
         for field in ("bos_id", "eos_id", "pad_id"):
             if not 0 <= getattr(self, field) < self.vocab_size:
                 raise ValueError(f"{field}={getattr(self, field)}: must lie in 0..{self.vocab_size - 1} (vocab_size)")
+        if self.pad_id == self.eos_id:
+            raise ValueError(
+                f"pad_id=eos_id={self.eos_id}: padding is never written, so no sequence would end; make them differ"
+            )
 
     @classmethod
     def base(cls, **changes) -> "TransformerConfig":
@@ -109,6 +118,7 @@ class Transformer(nn.Module):
         self.register_buffer("logits_bias", torch.zeros(c.vocab_size))
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and "positions" not in name:
+                # qkv (3 D, D) as one matrix, as PyTorch does: a smaller bound than for each D x D part by itself
                 nn.init.xavier_uniform_(parameter)
         nn.init.normal_(self.embedding.weight, std=c.d_model**-0.5)  # times sqrt(D): entries of variance 1
         if c.positions == "learned":
@@ -119,7 +129,13 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, at))
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """The memory (B, S, D) of a source (B, S). Padding, where ``mask`` is False, may stand on either side."""
+        """The memory (B, S, D) of a source (B, S). Padding, where ``mask`` is False, may stand on either side.
+
+        Raises:
+            ValueError: a source has no real symbol.
+        """
+        if not mask.any(dim=1).all():
+            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
         x = self.embed(source, count_real(mask))
         for block in self.encoder:
             x = block(x, mask=padding_mask(mask))
@@ -154,8 +170,6 @@ class Transformer(nn.Module):
             target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
                 the start symbol.
         """
-        if not mask.any(dim=1).all():
-            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
         first = target.new_full((len(target), 1), self.config.bos_id)
         inputs = torch.cat([first, target[:, :-1]], dim=1)  # (B, T)
         return self.decode(inputs, self.encode(source, mask), mask)

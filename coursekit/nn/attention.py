@@ -54,7 +54,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
         weights = torch.cat(maps["attention"], dim=-2)  # (B, T, S)
 
     Yields:
-        For each module's name, the weights of its calls in order, each (..., T, S). They have no gradient.
+        For each module's name, the weights of its calls in order, each (..., T, S). They have no gradient;
+        in training they are those before dropout.
 
     Raises:
         ValueError: the model has no attention module.
@@ -97,10 +98,15 @@ def attend(
         dropout: probability with which a weight is set to 0 (and the others are scaled up).
 
     Returns:
-        The weighted values (B, H, T, size of a value), and the weights (B, H, T, S) or None.
+        The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
+
+    Raises:
+        ValueError: the mask is not boolean.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1.
     """
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
     T, S = query.shape[-2], key.shape[-2]
     if mask is None and not need_weights and (not causal or T == S or T == 1):
         fused = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal and T > 1)
@@ -113,7 +119,8 @@ def attend(
         alive = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
         mask = mask | ~alive
     if need_weights:
-        scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
+        scaled = query * query.shape[-1] ** -0.5  # before the product, which could overflow in float16
+        scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
         weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
         if alive is not None:
             weights = weights * alive
@@ -124,6 +131,9 @@ def attend(
 
 class Cache:
     """Keys and values of the positions so far, in memory that is set aside once, for decoding step by step.
+
+    For decoding alone, without gradients: every ``append`` writes into the same memory, so a backward pass through
+    a step that another has followed fails.
 
     Args:
         max_length: positions that fit.
@@ -165,6 +175,9 @@ class MultiHeadAttention(Attention):
         d_key: size of a query and of a key in each head; None for D / H.
         d_value: size of a value in each head; None for D / H.
 
+    Raises:
+        ValueError: the heads do not divide D, or a size is below 1.
+
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2.
     """
 
@@ -180,8 +193,11 @@ class MultiHeadAttention(Attention):
         super().__init__()
         if n_heads < 1 or (d_model % n_heads and None in (d_key, d_value)):
             raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
+        for name, size in (("d_key", d_key), ("d_value", d_value)):
+            if size is not None and size < 1:
+                raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
         self.n_heads, self.dropout = n_heads, dropout
-        queries, values = n_heads * (d_key or d_model // n_heads), n_heads * (d_value or d_model // n_heads)
+        queries, values = (n_heads * (d_model // n_heads if size is None else size) for size in (d_key, d_value))
         self.sizes = [queries, queries, values]  # of all heads together; keys are as long as queries
         self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias)
         self.out = nn.Linear(values, d_model, bias=bias)

@@ -2,9 +2,11 @@
 
 Every row changes one thing of a small base model and trains it for the same number of updates on the same 2,000
 sentences, few enough for a model to learn them by heart. ``python -m coursekit.recipes.table3`` trains what is missing
-in ``table3.json`` beside this file, a row and a seed at a time, and can be stopped and started again at will.
+in ``table3.json`` beside this file, a row and a seed at a time, and can be stopped and started again at will. The hash
+of the sentences stands beside the results: measured on other sentences, or on unknown ones, they are measured anew.
 """
 
+import hashlib
 import json
 import os
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 
 from coursekit.data.translation import Bucketed, as_batch, to_ids, world_vocab
-from coursekit.data.world import as_text, sentences
+from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.translate import greedy
 from coursekit.evaluate import bleu
 from coursekit.models.transformer import (
@@ -28,7 +30,7 @@ from coursekit.text.vocab import Vocab
 from coursekit.train import Training, seed
 
 RESULTS = Path(__file__).with_name("table3.json")
-SENTENCES, UPDATES, TOKENS, WARMUP, RATE, SMOOTHING, SEEDS = 2000, 800, 1000, 200, 0.4, 0.1, (0, 1, 2)
+SENTENCES, HELD_OUT, UPDATES, TOKENS, WARMUP, RATE, SMOOTHING, SEEDS = 2000, 500, 800, 1000, 200, 0.4, 0.1, (0, 1, 2)
 BASE = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_layers": 2, "dropout": 0.1, "max_length": 80}
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -53,20 +55,31 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
+def splits() -> tuple[list[Sentence], list[Sentence]]:
+    """The sentences that every row is trained on, and those that it is measured on."""
+    return sentences(SENTENCES), sentences(HELD_OUT, "validation")
+
+
+def data_hash() -> str:
+    """SHA-256 of the English and French words of both splits, in order: what the results were measured on."""
+    words = [[(s.en, s.fr) for s in split] for split in splits()]
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()
+
+
 def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
     """Train a row with a seed: perplexity of a token and BLEU on the validation split, parameters, seconds."""
     changes = {"smoothing": SMOOTHING} | ROWS[row]
     smoothing = changes.pop("smoothing")
     seed(number)
     model = Transformer(TransformerConfig(vocab_size=len(vocab), **BASE | changes))
-    data = Bucketed(to_ids(sentences(SENTENCES), vocab), TOKENS, seed=number)
+    training, held_out = splits()
+    data = Bucketed(to_ids(training, vocab), TOKENS, seed=number)
     schedule = inverse_sqrt(model.config.d_model, WARMUP)
     options = {"schedule": schedule, "precision": "float32", "log_every": UPDATES}
     started = time.perf_counter()
     Training(model, transformer_loss(smoothing), data, transformer_adam(model, RATE), UPDATES, **options).fit()
     seconds = time.perf_counter() - started
     model.eval()
-    held_out = sentences(500, "validation")
     batch = as_batch(to_ids(held_out, vocab))
     with torch.inference_mode():
         loss, count = transformer_loss(0.0)(model, batch)
@@ -80,13 +93,23 @@ def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
     }
 
 
+def read() -> tuple[str | None, dict[str, list[dict[str, float]]]]:
+    """The hash of the data that the saved results were measured on, None where it is unknown, and the results."""
+    saved = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved.pop("data", None), saved
+
+
 def load() -> dict[str, list[dict[str, float]]]:
     """The saved results: for each row a list with one entry for each seed."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return read()[1]
 
 
 def main() -> None:
-    results, vocab = load(), world_vocab()
+    (saved_hash, results), current, vocab = read(), data_hash(), world_vocab()
+    if results and saved_hash != current:
+        other = "unknown sentences" if saved_hash is None else "other sentences than those of the world today"
+        print(f"{RESULTS.name} was measured on {other}: every row is trained anew", flush=True)
+        results = {}
     for number in SEEDS:
         for row in ROWS:
             done = results.setdefault(row, [])
@@ -94,7 +117,7 @@ def main() -> None:
                 continue
             done.append(measure(row, number, vocab))
             new = RESULTS.with_suffix(".new")
-            new.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            new.write_text(json.dumps({"data": current} | results, indent=1) + "\n", encoding="utf-8")
             os.replace(new, RESULTS)
             print(f"{row}, seed {number}: {done[-1]}", flush=True)
 

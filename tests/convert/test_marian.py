@@ -92,10 +92,26 @@ def test_a_folder_is_read_and_decodes_the_same(tmp_path):
     assert len(seen) > 16  # the outputs depend on weights and source
 
 
-def test_other_models_are_refused(tmp_path):
-    theirs = marian(scale_embedding=False)
-    with pytest.raises(ValueError, match="scale_embedding=False"):
-        from_marian(theirs.config.to_dict(), theirs.state_dict())
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scale_embedding": False}, "scale_embedding=False: a Transformer of the course needs True"),
+        ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=False: .* needs True"),
+        ({"model_type": "bart"}, "model_type='bart': .* needs 'marian'"),
+        ({"decoder_layers": 3}, "decoder_layers=3: .* needs 2"),
+        ({"decoder_attention_heads": 2}, "decoder_attention_heads=2: .* needs 4"),
+        ({"decoder_ffn_dim": 24}, "decoder_ffn_dim=24: .* needs 20"),
+        ({"activation_function": "tanh"}, "activation_function='tanh': must be one of swish"),
+    ],
+)
+def test_other_models_are_refused(changes, words):
+    theirs = marian()
+    from_marian(theirs.config.to_dict(), theirs.state_dict())
+    with pytest.raises(ValueError, match=words):
+        from_marian(theirs.config.to_dict() | changes, theirs.state_dict())
+
+
+def test_a_folder_without_the_files_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no config\.json"):
         load_marian(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({}))

@@ -1,11 +1,12 @@
 """Greedy and beam search beside searches without a cache, and beside all sequences that there are."""
 
+import copy
 import itertools
 
 import pytest
 import torch
 
-from coursekit.decode.translate import beam_search, greedy
+from coursekit.decode.translate import beam_search, greedy, longest
 from coursekit.models.transformer import Transformer, TransformerConfig
 from tests.conftest import randomise
 
@@ -131,6 +132,68 @@ def wide(model: Transformer, vocab_size: int) -> Transformer:
     return new
 
 
+def doubtful(model: Transformer, factor: float) -> Transformer:
+    """The same model with smaller logits: beams come close, change places, and end at other lengths."""
+    model = copy.deepcopy(model)
+    for parameter in model.decoder[-1].feed_forward_residual.norm.parameters():
+        parameter.mul_(factor)
+    return model
+
+
+def plain_beam_search(model, source, mask, K: int, alpha: float, most: int) -> tuple[float, tuple[int, ...]]:
+    """One sentence, in lists: no cache, no stop before the longest, every continuation looked at and sorted."""
+    alive, finished = [(0.0, ())], []
+    for length in range(1, most + 1):
+        behind = torch.tensor([[*y, EOS] for _, y in alive])  # what stands at the last place is not read
+        logits = model(source.repeat(len(alive), 1), mask.repeat(len(alive), 1), behind)[:, -1]
+        logits[:, PAD] = -torch.inf
+        steps = logits.log_softmax(dim=-1).tolist()
+        candidates = [
+            (value + step[symbol], (*y, symbol))
+            for (value, y), step in zip(alive, steps)
+            for symbol in range(model.config.vocab_size)
+        ]
+        candidates = sorted(candidates, reverse=True)[: 2 * K]
+        ended = [(value, y) for value, y in candidates if y[-1] == EOS or length == most]
+        finished += [(worth(value, length, alpha), y) for value, y in ended]
+        alive = [(value, y) for value, y in candidates if y[-1] != EOS][:K]
+    return max(finished)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+def test_beam_search_is_the_plain_one(alpha, half_trained):
+    """With few beams it matters what is lost on the way: caches in another order, fewer candidates, an early stop."""
+    most, searches, differs = 10, 0, 0
+    for seed in range(8):
+        for doubt in (0.25, 0.4):
+            model, (source, mask) = doubtful(half_trained, doubt), batch(seed, 11)
+            outputs: dict[int, set] = {}
+            for K in (2, 3, 4):
+                found, value = beam_search(model, source, mask, beams=K, alpha=alpha, max_length=most)
+                for i in range(len(source)):
+                    expected, y = plain_beam_search(model, source[i : i + 1], mask[i : i + 1], K, alpha, most)
+                    assert real(found[i]) == y
+                    assert value[i].item() == pytest.approx(expected, abs=1e-4)
+                    outputs.setdefault(i, set()).add(y)
+            searches += len(outputs)
+            differs += sum(len(different) > 1 for different in outputs.values())
+    assert differs > searches / 12  # the number of beams matters
+
+
+@torch.no_grad()
+def test_by_default_it_may_write_50_symbols_more_than_the_source_has():
+    config = TransformerConfig(V, d_model=8, n_heads=2, d_ff=12, n_layers=1, max_length=60)
+    for length, most in ((4, 54), (12, 60)):  # the second would go beyond the positions that the model has
+        model = randomise(Transformer(config)).double().eval()
+        model.logits_bias[EOS] = -torch.inf  # never ends
+        source = torch.full((2, length), 3)
+        mask = torch.ones_like(source).bool()
+        assert longest(model, source, None) == most
+        assert greedy(model, source, mask).shape == (2, most)
+        assert beam_search(model, source, mask, beams=2)[0].shape == (2, most)
+
+
 @torch.no_grad()
 def test_one_beam_is_greedy(half_trained):
     model = half_trained
@@ -166,3 +229,11 @@ def test_bad_input_is_refused():
         beam_search(model, source, mask, beams=0)
     with pytest.raises(ValueError, match=r"max_length=99: must lie in 1\.\.20"):
         greedy(model, source, mask, max_length=99)
+    for alpha in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match=rf"alpha={alpha}: must be at least 0"):
+            beam_search(model, source, mask, alpha=alpha)
+    for search in (greedy, beam_search):
+        with pytest.raises(ValueError, match="source has no sentence: give at least one row"):
+            search(model, source[:0], mask[:0])
+        with pytest.raises(ValueError, match="a source has no real symbol: every row of mask needs at least one True"):
+            search(model, source, mask & torch.tensor([[True], [False], [True]]))

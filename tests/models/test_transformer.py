@@ -69,6 +69,10 @@ def test_parameters_of_big():
     with torch.device("meta"):
         model = Transformer(TransformerConfig.big())
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(213, rel=0.006)
+    c = TransformerConfig.big()
+    assert (c.n_layers, c.d_model, c.d_ff, c.n_heads, c.dropout) == (6, 1024, 4096, 16, 0.3)
+    c = TransformerConfig.base()
+    assert (c.n_layers, c.d_model, c.d_ff, c.n_heads, c.dropout) == (6, 512, 2048, 8, 0.1)
     assert TransformerConfig.big(dropout=0.1).dropout == 0.1
 
 
@@ -201,6 +205,10 @@ def test_the_loss_sees_only_real_targets():
     data = {"source": source, "source_mask": mask, "target": target, "target_mask": real}
     total, count = loss(model, data)
     assert count == 14
+    for smoothing, objective in ((0.1, loss), (0.1, transformer_loss()), (0.4, transformer_loss(0.4))):
+        logits = model(source, mask, target)[real]
+        expected = F.cross_entropy(logits, target[real], label_smoothing=smoothing, reduction="sum")
+        assert objective(model, data)[0].item() == pytest.approx(expected.item(), rel=1e-5)
     other = target.masked_fill(~real, 0)
     torch.testing.assert_close(loss(model, data | {"target": other})[0], total, atol=1e-9, rtol=1e-9)
     parts = [loss(model, {name: tensor[i : i + 1] for name, tensor in data.items()})[0] for i in range(4)]
@@ -253,6 +261,9 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"positions": "none"}, "positions='none'"),
         ({"activation": "tanh"}, "activation='tanh'"),
         ({"eos_id": 13}, r"eos_id=13: must lie in 0\.\.12"),
+        ({"pad_id": 2}, "pad_id=eos_id=2: padding is never written, so no sequence would end"),
+        ({"d_model": 15}, "d_model=15: sines and cosines come in pairs, so it must be even, or positions='learned'"),
+        ({"d_key": 0}, "d_key=0: must be at least 1, or None"),
     ],
 )
 def test_nonsense_is_refused(changes, words):
@@ -260,12 +271,23 @@ def test_nonsense_is_refused(changes, words):
         TransformerConfig(**SMALL | changes)
 
 
+def test_learned_positions_may_be_of_odd_size():
+    model, (source, mask, target) = make(d_model=15, positions="learned"), batch()
+    assert model(source, mask, target).shape == (4, 6, V)
+
+
 def test_bad_input_is_refused():
     model, (source, mask, target) = make(), batch()
+    with pytest.raises(ValueError, match="a source has no real symbol"):
+        model.encode(source, mask & (torch.arange(4) != 2)[:, None])
+    with pytest.raises(ValueError, match=r"mask of torch\.int64: must be boolean"):
+        model(source, mask.long(), target)
     with pytest.raises(ValueError, match="a source has no real symbol"):
         model(source, torch.zeros_like(mask), target)
     with pytest.raises(ValueError, match="30 positions: the model was built for max_length=24"):
         model(source[:, :1].repeat(1, 30), torch.ones(4, 30).bool(), target)
+    with pytest.raises(ValueError, match="25 positions: the model was built for max_length=24"):
+        model(source, mask, target[:, :1].repeat(1, 25))
 
 
 def test_embeddings_are_dropped_in_training_alone():

@@ -21,6 +21,14 @@ def copy(pairs):
             theirs.copy_(ours)
 
 
+def check_all(pairs, ours, theirs):
+    """Without biases neither side has one: the pairs are all parameters of both."""
+    pairs = [(their, our) for their, our in pairs if not (their is None and our is None)]
+    copy(pairs)
+    assert len(pairs) == len(list(ours.parameters())) == len(list(theirs.parameters()))
+    return pairs
+
+
 def their_attention(theirs, ours):
     return [
         (theirs.in_proj_weight, ours.qkv.weight),
@@ -34,13 +42,13 @@ def same(theirs, ours):
     return [(theirs.weight, ours.weight), (theirs.bias, ours.bias)]
 
 
-def encoder_pair(norm_first, activation, eps, dropout=0.0):
-    ours = Block(D, H, F, norm_first=norm_first, activation=activation, eps=eps, dropout=dropout)
+def encoder_pair(norm_first, activation, eps, dropout=0.0, bias=True):
+    options = {"norm_first": norm_first, "dropout": dropout, "bias": bias}
+    ours = Block(D, H, F, activation=activation, eps=eps, **options)
     ours = randomise(ours).double()
     theirs = nn.TransformerEncoderLayer(
-        *(D, H, F), dropout=dropout, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+        *(D, H, F), activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True, **options
     ).double()
-    theirs.norm_first = norm_first
     pairs = [
         *their_attention(theirs.self_attn, ours.attention),
         *same(theirs.linear1, ours.feed_forward.up),
@@ -48,18 +56,16 @@ def encoder_pair(norm_first, activation, eps, dropout=0.0):
         *same(theirs.norm1, ours.attention_residual.norm),
         *same(theirs.norm2, ours.feed_forward_residual.norm),
     ]
-    copy(pairs)
-    assert len(pairs) == len(list(ours.parameters()))
-    return ours, theirs, pairs
+    return ours, theirs, check_all(pairs, ours, theirs)
 
 
-def decoder_pair(norm_first, activation, eps, dropout=0.0):
-    ours = DecoderBlock(D, H, F, norm_first=norm_first, activation=activation, eps=eps, dropout=dropout)
+def decoder_pair(norm_first, activation, eps, dropout=0.0, bias=True):
+    options = {"norm_first": norm_first, "dropout": dropout, "bias": bias}
+    ours = DecoderBlock(D, H, F, activation=activation, eps=eps, **options)
     ours = randomise(ours).double()
     theirs = nn.TransformerDecoderLayer(
-        *(D, H, F), dropout=dropout, activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True
+        *(D, H, F), activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True, **options
     ).double()
-    theirs.norm_first = norm_first
     pairs = [
         *their_attention(theirs.self_attn, ours.self_attention),
         *their_attention(theirs.multihead_attn, ours.cross_attention),
@@ -69,9 +75,7 @@ def decoder_pair(norm_first, activation, eps, dropout=0.0):
         *same(theirs.norm2, ours.cross_residual.norm),
         *same(theirs.norm3, ours.feed_forward_residual.norm),
     ]
-    copy(pairs)
-    assert len(pairs) == len(list(ours.parameters()))
-    return ours, theirs, pairs
+    return ours, theirs, check_all(pairs, ours, theirs)
 
 
 def equal_with_gradients(found, expected, pairs, inputs):
@@ -85,8 +89,9 @@ def equal_with_gradients(found, expected, pairs, inputs):
 @pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("activation", THEIR_ACTIVATION)
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
-def test_block_is_pytorchs_encoder_layer(norm_first, activation, eps, generator):
-    ours, theirs, pairs = encoder_pair(norm_first, activation, eps)
+@pytest.mark.parametrize("bias", [True, False])
+def test_block_is_pytorchs_encoder_layer(norm_first, activation, eps, bias, generator):
+    ours, theirs, pairs = encoder_pair(norm_first, activation, eps, bias=bias)
     x = torch.randn(2, 5, D, generator=generator, dtype=torch.float64, requires_grad=True)
     real = torch.tensor([[True] * 5, [True, True, True, False, False]])
     expected = theirs(x, src_mask=~causal_mask(5), src_key_padding_mask=~real)
@@ -96,12 +101,17 @@ def test_block_is_pytorchs_encoder_layer(norm_first, activation, eps, generator)
 @pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
-def test_decoder_block_is_pytorchs_decoder_layer(norm_first, activation, eps, generator):
-    ours, theirs, pairs = decoder_pair(norm_first, activation, eps)
+@pytest.mark.parametrize("bias", [True, False])
+def test_decoder_block_is_pytorchs_decoder_layer(norm_first, activation, eps, bias, generator):
+    ours, theirs, pairs = decoder_pair(norm_first, activation, eps, bias=bias)
     x, memory = (torch.randn(2, n, D, generator=generator, dtype=torch.float64, requires_grad=True) for n in (4, 6))
     real = torch.tensor([[True] * 6, [True, True, False, False, False, False]])
     expected = theirs(x, memory, tgt_mask=~causal_mask(4), memory_key_padding_mask=~real)
     equal_with_gradients(ours(x, memory, memory_mask=padding_mask(real)), expected, pairs, [x, memory])
+    kept = torch.tensor([[True] * 4, [True, False, True, True]])  # one in the middle: those after it would see it
+    expected = theirs(x, memory, tgt_mask=~causal_mask(4), tgt_key_padding_mask=~kept, memory_key_padding_mask=~real)
+    found = ours(x, memory, padding_mask(kept), padding_mask(real))
+    equal_with_gradients(found, expected, pairs, [x, memory])
 
 
 @given(st.booleans(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 99))

@@ -88,6 +88,28 @@ def test_dropout_drops_weights_and_keeps_the_mean():
         assert out.mean().item() == pytest.approx(1 / 50, rel=0.01)
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_large_entries_do_not_overflow_in_float16(need_weights, where):
+    """40 * 40 * 64 is more than float16 holds; divided by sqrt(64) it is not."""
+    query = torch.full((1, 1, 2, 64), 40.0)
+    query[:, :, 1] *= -1
+    key = torch.tensor([1.0, -1.0, 1.0])[:, None].expand(1, 1, 3, 64) * 40
+    value = torch.tensor([[1.0, 0.0], [8.0, 8.0], [0.0, 1.0]])[None, None]
+    half = [x.to(where, torch.float16) for x in (query, key, value)]
+    found, weights = attend(*half, need_weights=need_weights)
+    assert found.tolist() == [[[[0.5, 0.5], [8.0, 8.0]]]]
+    if need_weights:
+        assert weights.tolist() == [[[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]]
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8])
+def test_masks_that_are_not_boolean_are_refused(dtype, need_weights, generator):
+    qkv = [torch.randn(1, 2, 3, 4, generator=generator) for _ in range(3)]
+    with pytest.raises(ValueError, match=f"mask of {dtype}: must be boolean, True = may attend"):
+        attend(*qkv, torch.ones(3, 3, dtype=dtype), need_weights=need_weights)
+
+
 # --- several heads -------------------------------------------------------------------------------------
 
 
@@ -188,6 +210,23 @@ def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
 def test_heads_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="n_heads=5: must divide d_model=12"):
         MultiHeadAttention(12, 5)
+
+
+@pytest.mark.parametrize("sizes", [{"d_key": 0}, {"d_value": 0}, {"d_key": -1}, {"d_key": 0, "d_value": 4}])
+def test_sizes_below_one_are_refused(sizes):
+    (name, size), *_ = sizes.items()
+    with pytest.raises(ValueError, match=f"{name}={size}: must be at least 1, or None for d_model / n_heads"):
+        MultiHeadAttention(12, 3, **sizes)
+
+
+def test_recorded_weights_are_those_before_dropout(generator):
+    module = randomise(MultiHeadAttention(8, 2, dropout=0.5)).double()
+    x = torch.randn(2, 5, 8, generator=generator, dtype=torch.float64)
+    with record_attention(module) as maps:
+        quiet, dropped = module.eval()(x, causal=True), module.train()(x, causal=True)
+    assert not torch.allclose(dropped, quiet, atol=0.1)  # it did drop
+    torch.testing.assert_close(maps[""][1], maps[""][0])
+    torch.testing.assert_close(maps[""][1].sum(dim=-1), torch.ones(2, 2, 5).double())
 
 
 def test_masks_say_what_they_mean():
