@@ -1,6 +1,7 @@
 """Sentences of the world as tensors for a translator, in batches of like length."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from coursekit.data.world import Sentence, sentences
 from coursekit.text.vocab import Vocab
 
 
+@cache
 def world_vocab(seed: int = 0) -> Vocab:
     """All words of the world, English and French, in alphabetical order."""
     found = sentences(20_000, "train", seed)

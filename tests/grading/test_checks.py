@@ -1,6 +1,7 @@
 """What a check tells a student: every wrong answer its own words and points, every right answer its points."""
 
 import contextlib
+import functools
 import importlib
 
 import nbformat
@@ -16,6 +17,7 @@ EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(ho
 ANSWERS = {name: importlib.import_module(f"tests.grading.answers.{name[3:]}") for name in EXERCISES}
 
 
+@functools.cache
 def namespace(exercise, answer, source):
     """Everything that the exercise's cells define, with ``source`` as the answer called ``answer``.
 
