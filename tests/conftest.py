@@ -1,6 +1,9 @@
 import os
 import shutil
 
+# For the notebooks that tests execute too: a thread that waits for another one burns a core meanwhile.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import numpy as np
 import pytest
 import torch
