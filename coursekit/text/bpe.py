@@ -1,0 +1,246 @@
+"""Byte-pair encoding over bytes, as in GPT-2.
+
+Sennrich, Haddow and Birch (2016), "Neural Machine Translation of Rare Words with Subword Units"; Radford et al. (2019),
+"Language Models are Unsupervised Multitask Learners", section 2.2.
+
+Start with single symbols. Find the two neighbours that stand side by side most often, and write them as one new symbol.
+Repeat. The list of merges, in the order in which they were learned, is the tokenizer.
+"""
+
+import operator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import chain, pairwise
+
+import regex
+
+from coursekit.text.tokenizer import Piece, Tokenizer, check_texts
+
+# GPT-2's pre-tokens: an English clitic; letters, digits or other signs, each with at most one space before; spaces.
+# A run of spaces leaves its last one to the word that follows.
+PRE_TOKEN = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+
+def byte_characters() -> dict[int, str]:
+    """One visible character for each of the 256 bytes, GPT-2's: in files and on screens tokens are written with them.
+
+    The 188 bytes that are visible characters of Latin-1 stand for themselves; the others are, in order, U+0100, U+0101
+    and so on. The space is "Ġ", the line feed "Ċ". The order of the dictionary is the order of the characters.
+    """
+    visible = [b for b in range(256) if 33 <= b <= 126 or (161 <= b <= 255 and b != 173)]
+    hidden = [b for b in range(256) if b not in set(visible)]
+    return {b: chr(b) for b in visible} | {b: chr(256 + k) for k, b in enumerate(hidden)}
+
+
+CHARACTER = byte_characters()
+BYTE = {character: b for b, character in CHARACTER.items()}
+
+
+def count_pairs(words: Iterable[Sequence], counts: Iterable[int]) -> Counter:
+    """How often each two symbols are neighbours, with ``counts`` saying how often each word occurs.
+
+    ``count_pairs([["a", "b", "b"], ["a", "b"]], [1, 5])`` is ``{("a", "b"): 6, ("b", "b"): 1}``.
+    """
+    found = Counter()
+    for word, count in zip(words, counts, strict=True):
+        for pair in pairwise(word):
+            found[pair] += count
+    return found
+
+
+def merge(word: Sequence, pair: tuple, new) -> list:
+    """The word with every ``pair`` of neighbours replaced by the symbol ``new``, from left to right.
+
+    ``merge(["a", "a", "a", "b"], ("a", "a"), "aa")`` is ``["aa", "a", "b"]``.
+    """
+    merged, i = [], 0
+    while i < len(word):
+        if word[i] == pair[0] and i + 1 < len(word) and word[i + 1] == pair[1]:
+            merged.append(new)
+            i += 2
+        else:
+            merged.append(word[i])
+            i += 1
+    return merged
+
+
+def learn_merges(
+    words: list[list[int]],
+    counts: list[int],
+    tokens: list[str],
+    vocab_size: int,
+    join: Callable[[str, str], str] = operator.add,
+) -> list[tuple[int, int]]:
+    """Merge the most frequent pair of neighbours until there are ``vocab_size`` tokens or no two neighbours.
+
+    Of equally frequent pairs, the one whose left token has the smaller id is merged, and of those the one whose right
+    token has the smaller id: the rule of the ``tokenizers`` library.
+
+    Args:
+        words: the ids of each word's symbols; changed in place.
+        counts: how often each word occurs.
+        tokens: the symbol of each id; every new symbol is appended.
+        join: what two symbols make together.
+
+    Returns:
+        The merged pairs, in order.
+    """
+    ids = {token: i for i, token in enumerate(tokens)}
+    pair_counts = count_pairs(words, counts)
+    # A merge changes only the words that have the pair: remember which they are.
+    words_with = defaultdict(set)
+    for i, word in enumerate(words):
+        for pair in pairwise(word):
+            words_with[pair].add(i)
+    # The heap's smallest entry is the largest count, and of those the smallest pair.
+    heap = [(-count, pair) for pair, count in pair_counts.items()]
+    heapify(heap)
+    merges = []
+    while heap and len(tokens) < vocab_size:
+        negative_count, pair = heappop(heap)
+        if pair_counts[pair] < -negative_count:
+            # Other merges have used up some of its places since it was put here. Counts of old pairs only ever fall, so
+            # it is enough to put it back in its right place when it comes up.
+            if pair_counts[pair] > 0:
+                heappush(heap, (-pair_counts[pair], pair))
+            continue
+        token = join(tokens[pair[0]], tokens[pair[1]])
+        new = ids.setdefault(token, len(tokens))  # a special token of that spelling has its number already
+        if new == len(tokens):
+            tokens.append(token)
+        merges.append(pair)
+        new_pairs = set()
+        for i in words_with.pop(pair):
+            for old in pairwise(words[i]):
+                pair_counts[old] -= counts[i]
+            words[i] = merge(words[i], pair, new)
+            for now in pairwise(words[i]):
+                pair_counts[now] += counts[i]
+                if new in now:
+                    new_pairs.add(now)
+                    words_with[now].add(i)
+        for now in new_pairs:
+            heappush(heap, (-pair_counts[now], now))
+    return merges
+
+
+class BPE(Tokenizer):
+    """Byte-level byte-pair encoding with GPT-2's pre-tokens: any text in, the same text out.
+
+    Args:
+        tokens: all tokens in the order of their ids, written in ``byte_characters``; the 256 bytes are among them.
+        merges: pairs of tokens, first learned first.
+        special_tokens: those of ``tokens`` that stand for themselves; see ``Tokenizer``.
+
+    Raises:
+        ValueError: when a byte, a part of a merge or what it makes is missing from ``tokens``, or when a special token
+            is spelled like a token of other bytes.
+
+    What is a letter, a digit or a space is as in the ``regex`` package. Its Unicode is newer than that of the
+    ``tokenizers`` library (16.0 in 0.23): newer characters may be cut apart differently there.
+    """
+
+    def __init__(self, tokens: Iterable[str], merges: Iterable[tuple[str, str]], special_tokens: Iterable[str] = ()):
+        super().__init__(tokens, special_tokens)
+        self.merges = [(left, right) for left, right in merges]
+        for left, right in self.merges:
+            for token in (left, right, left + right):
+                if token not in self.ids:
+                    raise ValueError(f"the merge of {left!r} and {right!r} needs token {token!r}, which is missing")
+        missing = [b for b, character in CHARACTER.items() if character not in self.ids]
+        if missing:
+            raise ValueError(f"the token {CHARACTER[missing[0]]!r} of byte {missing[0]} is missing: give all 256 bytes")
+        for token in self.special_tokens:
+            if not token.isascii() and set(token) <= BYTE.keys():
+                raise ValueError(f"special token {token!r} is spelled like a token of other bytes: use ASCII for it")
+        self._bytes = [bytes(BYTE[c] for c in t) if set(t) <= BYTE.keys() else t.encode() for t in self.tokens]
+        self._byte_ids = [self.ids[CHARACTER[b]] for b in range(256)]
+        # (left id, right id) -> (rank, id of what they make)
+        self._ranks = {
+            (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
+            for rank, (left, right) in enumerate(self.merges)
+        }
+        # The same pre-tokens come again and again.
+        self._encode_word = lru_cache(maxsize=2**16)(self.encode_word)
+
+    def __reduce__(self):
+        return BPE, (self.tokens, self.merges, self.special_tokens)  # a cache cannot be copied or sent
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str] = ("<|endoftext|>",)) -> "BPE":
+        """Learn merges from texts.
+
+        Ids: first the special tokens, then the bytes in the order of ``byte_characters``, then the merges. Ties as in
+        ``learn_merges``. Both are as in the ``tokenizers`` library's ``BpeTrainer`` with its byte alphabet, and as
+        there, special tokens in the texts are text like any other.
+
+        Args:
+            vocab_size: so many tokens, or fewer where the texts have no more pairs to merge.
+        """
+        special_tokens = list(dict.fromkeys(special_tokens))
+        tokens = list(dict.fromkeys([*special_tokens, *CHARACTER.values()]))
+        if vocab_size < len(tokens):
+            raise ValueError(f"vocab_size is {vocab_size}: bytes and special tokens alone are {len(tokens)}")
+        ids = {token: i for i, token in enumerate(tokens)}
+        word_counts = Counter(chain.from_iterable(PRE_TOKEN.findall(text) for text in check_texts(texts)))
+        words = [[ids[CHARACTER[b]] for b in word.encode()] for word in word_counts]
+        merges = learn_merges(words, list(word_counts.values()), tokens, vocab_size)
+        return cls(tokens, [(tokens[left], tokens[right]) for left, right in merges], special_tokens)
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        """The ids of one pre-token: its bytes, then again and again the merge that was learned first, leftmost first.
+
+        A heap holds the merges that are possible, so that a word of n bytes costs O(n log n).
+        """
+        ids: list[int | None] = [self._byte_ids[b] for b in word.encode()]
+        n = len(ids)
+        ids.append(None)  # stands behind the last symbol and, as ids[-1], before the first: no merge has it
+        left, right = list(range(-1, n)), [*range(1, n + 1), n]  # neighbours of each place
+        heap = [(*self._ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in self._ranks]
+        heapify(heap)
+        while heap:
+            rank, new, i = heappop(heap)
+            j = right[i]
+            if self._ranks.get((ids[i], ids[j])) != (rank, new):
+                continue  # one of the two has been merged with another since
+            ids[i], ids[j] = new, None
+            right[i] = right[j]
+            left[right[j]] = i
+            for k in (left[i], i):
+                found = self._ranks.get((ids[k], ids[right[k]]))
+                if found:
+                    heappush(heap, (*found, k))
+        return tuple(token for token in ids if token is not None)
+
+    def encode(self, text: str) -> list[int]:
+        ids = []
+        for _, part, special in self.split_special(text):
+            if special:
+                ids.append(self.ids[part])
+            else:
+                ids.extend(chain.from_iterable(map(self._encode_word, PRE_TOKEN.findall(part))))
+        return ids
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text. Tokens that share the bytes of one character all have its place."""
+        found = []
+        for start, part, special in self.split_special(text):
+            if special:
+                found.append(Piece(part, self.ids[part], start, start + len(part)))
+                continue
+            for match in PRE_TOKEN.finditer(part):
+                first = start + match.start()
+                place = [first + k for k, character in enumerate(match.group()) for _ in character.encode()]
+                b = 0
+                for i in self._encode_word(match.group()):
+                    n = len(self._bytes[i])
+                    found.append(Piece(self.tokens[i], i, place[b], place[b + n - 1] + 1))
+                    b += n
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens; bytes that are no UTF-8 together become U+FFFD."""
+        self.check_ids(ids)
+        return b"".join(self._bytes[i] for i in ids).decode(errors="replace")

@@ -1,0 +1,218 @@
+import random
+import unicodedata
+from collections import Counter
+from pydoc_data.topics import topics
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers
+
+from coursekit.text.bpe import BPE, BYTE, CHARACTER, PRE_TOKEN, byte_characters, count_pairs, learn_merges, merge
+from tests.text import library
+from tests.text.library import same_in_gpt2, texts
+
+END = "<|endoftext|>"
+SPECIALS = [END, "<|end", "the", "«x»\u2603", "a b"]
+MULTILINGUAL = [part for part in library.AWKWARD for _ in range(3)] + ["".join(library.AWKWARD), "日本語の文字 한국어"]
+DOCS = list(topics.values())
+
+
+@pytest.fixture(scope="module")
+def trained():
+    ours = BPE.train(DOCS[:40] + MULTILINGUAL, 1200, [END, "<|end", "«x»\u2603", "a b"])
+    theirs = library.train_their_bpe(DOCS[:40] + MULTILINGUAL, 1200, [END, "<|end", "«x»\u2603", "a b"])
+    return ours, theirs
+
+
+def test_bytes_have_the_librarys_characters():
+    assert sorted(CHARACTER) == list(range(256))
+    assert set(CHARACTER.values()) == set(pre_tokenizers.ByteLevel.alphabet())
+    assert list(byte_characters().values()) == sorted(pre_tokenizers.ByteLevel.alphabet())
+    for text in ["é", "\n \t\x7f\xad\xa0", "😀", "\u07ff"]:
+        pieces = library.BYTE_LEVEL.pre_tokenize_str(text)
+        assert [CHARACTER[b] for b in text.encode()] == [c for piece, _ in pieces for c in piece]
+    assert len(BYTE) == 256
+
+
+def test_each_character_is_a_letter_a_number_a_space_or_other_as_in_the_library():
+    """Every character of Unicode that this Python knows; only what is newer than the library's tables may differ."""
+    known = (chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co"))
+    assert [c for c in known if not same_in_gpt2(c)] == []
+
+
+@settings(max_examples=3000)
+@given(texts(same_in_gpt2))
+def test_pre_tokens_are_the_librarys(text):
+    theirs = [text[start:end] for _, (start, end) in library.BYTE_LEVEL.pre_tokenize_str(text)]
+    assert PRE_TOKEN.findall(text) == theirs
+    assert "".join(theirs) == text
+
+
+SYMBOLS = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+@given(st.lists(st.tuples(SYMBOLS, st.integers(1, 5)), max_size=6))
+def test_count_pairs(words):
+    expected = Counter()
+    for word, n in words:
+        for i in range(len(word) - 1):
+            expected.update({(word[i], word[i + 1]): n})
+    assert count_pairs([w for w, _ in words], [n for _, n in words]) == expected
+
+
+@given(SYMBOLS, st.sampled_from("abc"), st.sampled_from("abc"))
+def test_merge_is_replacement_from_left_to_right(word, left, right):
+    assert "".join(merge(word, (left, right), "X")) == "".join(word).replace(left + right, "X")
+
+
+def test_merge_leaves_the_word_as_it_is():
+    word = [1, 2, 1, 2]
+    assert merge(word, (1, 2), 3) == [3, 3]
+    assert word == [1, 2, 1, 2]
+
+
+@settings(max_examples=1500)
+@given(
+    st.lists(st.tuples(st.text("abcd", min_size=1, max_size=14), st.integers(1, 4)), min_size=1, max_size=12),
+    st.integers(0, 40),
+    st.permutations("abcd"),
+)
+def test_learning_is_what_counting_anew_each_time_gives(words, n_merges, alphabet):
+    """Few letters and small counts: almost every merge has a rival."""
+    tokens, ids = list(alphabet), {c: i for i, c in enumerate(alphabet)}
+    counted = Counter()
+    for word, n in words:
+        counted[tuple(word)] += n
+    symbols = [[ids[c] for c in word] for word in counted]
+    expected = library.recount_and_merge(dict(counted), n_merges, dict(ids), lambda a, b: a + b)
+    found = learn_merges(symbols, list(counted.values()), tokens, 4 + n_merges)
+    assert [(tokens[a], tokens[b]) for a, b in found] == [(a, b) for a, b, _ in expected]
+    assert tokens == [*alphabet, *(a + b for a, b, _ in expected)]
+
+
+def assert_trained_alike(corpus, vocab_size, specials):
+    ours, theirs = BPE.train(corpus, vocab_size, specials), library.train_their_bpe(corpus, vocab_size, specials)
+    assert ours.merges == library.their_merges(theirs)
+    assert ours.ids == theirs.get_vocab()
+    return ours
+
+
+@settings(max_examples=600)
+@given(
+    st.lists(st.text("ab \n'", max_size=30) | st.text("abcdé😀 ", max_size=20), max_size=8),
+    st.integers(0, 120),
+    st.lists(st.sampled_from([END, "ab", "a", "abab", "ba"]), unique=True),
+)
+def test_training_merges_what_the_library_merges_with_ties(corpus, n_merges, specials):
+    """Special tokens that are spelled like a byte or like what a merge makes share its id, as in the library."""
+    assert_trained_alike(corpus, 256 + len(specials) + n_merges, specials)
+
+
+@settings(max_examples=200)
+@given(st.lists(texts(same_in_gpt2, SPECIALS), max_size=8), st.integers(0, 200))
+def test_training_merges_what_the_library_merges_on_any_text(corpus, n_merges):
+    assert_trained_alike(corpus, 256 + 1 + n_merges, [END])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_training_merges_what_the_library_merges_where_all_is_tied(seed):
+    """Words of the same letters, each once: thousands of pairs of the same count."""
+    rng = random.Random(seed)
+    corpus = [" ".join("".join(rng.choices("abcdefgh", k=rng.randint(2, 9))) for _ in range(400)) for _ in range(5)]
+    assert_trained_alike(corpus, 900, [])
+    assert_trained_alike(["".join(rng.choices("ab", k=3000))], 600, [])
+
+
+@pytest.mark.parametrize("corpus", [DOCS, MULTILINGUAL, [regex.sub(r"[a-z]", "x", text) for text in DOCS]])
+def test_training_merges_what_the_library_merges_on_documents(corpus):
+    ours = assert_trained_alike(corpus, 1500, [END])
+    assert len(ours) > 350
+
+
+def test_training_ends_when_nothing_is_left_to_merge():
+    assert BPE.train(["abc"], 1000, []).merges == [("a", "b"), ("ab", "c")]
+    assert BPE.train([], 300).merges == []
+
+
+@settings(max_examples=3000)
+@given(texts(same_in_gpt2, SPECIALS))
+def test_encoding_is_the_librarys_and_comes_back(trained, text):
+    ours, theirs = trained
+    expected, pieces = theirs.encode(text), ours.pieces(text)
+    assert ours.encode(text) == expected.ids
+    assert [piece.token for piece in pieces] == expected.tokens
+    assert [(piece.start, piece.end) for piece in pieces] == expected.offsets
+    assert ours.decode(expected.ids) == text
+
+
+@settings(max_examples=1000)
+@given(st.text(st.characters(exclude_categories=["Cs"])) | texts(lambda char: True, SPECIALS))
+def test_any_text_comes_back_and_its_pieces_cover_it(trained, text):
+    """Here with the characters, too, that the library's tables do not know."""
+    ours, _ = trained
+    pieces = ours.pieces(text)
+    assert ours.decode([piece.id for piece in pieces]) == text
+    end = 0
+    for piece in pieces:
+        assert piece.start in (end, end - 1), "the next character, or the rest of the bytes of the last one"
+        assert piece.start < piece.end
+        whole = text[piece.start : piece.end].encode()
+        written = piece.token.encode() if piece.id < 4 else bytes(BYTE[c] for c in piece.token)
+        assert written in whole
+        assert len(whole) - len(written) <= 6, "what is missing is bytes of the first or the last character"
+        end = piece.end
+    assert end == len(text)
+
+
+@settings(max_examples=400)
+@given(st.randoms(use_true_random=False), st.text("abc", max_size=40))
+def test_merges_in_an_order_that_no_training_gives(rng, text):
+    """A merge may be possible only after a later one: then merging all of a kind at once gives something else."""
+    learned = BPE.train(["".join(rng.choices("abc", k=60)) for _ in range(3)], 256 + rng.randint(1, 30), [])
+    merges = rng.sample(learned.merges, len(learned.merges))
+    ours = BPE(learned.tokens, merges)
+    theirs = library.their_bpe(models.BPE(learned.ids, merges))
+    assert ours.encode(text) == theirs.encode(text).ids
+
+
+def test_an_order_in_which_one_merge_at_a_time_matters():
+    merges = [("ab", "a"), ("a", "b")]
+    ours = BPE([*CHARACTER.values(), "ab", "aba"], merges)
+    assert [piece.token for piece in ours.pieces("abab")] == ["aba", "b"]
+
+
+@pytest.mark.parametrize("text", ["a" * 60_000, "the" * 20_000, "é" * 30_000, " " * 60_000, "😀\u200d" * 10_000])
+def test_long_words(trained, text):
+    ours, theirs = trained
+    assert ours.encode(text) == theirs.encode(text).ids
+
+
+@settings(max_examples=500)
+@given(st.lists(st.integers(0, 1199), max_size=20))
+def test_any_ids_are_decoded_as_in_the_library(trained, ids):
+    ours, theirs = trained
+    ids = [i % len(ours) for i in ids]
+    assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
+
+
+def test_special_tokens_are_found_first(trained):
+    ours, _ = trained
+    tokens = [piece.token for piece in ours.pieces(f"the{END}the<|endof")]
+    assert tokens[:3] == ["the", END, "the"]
+    assert tokens[3] == "<|end"
+    assert ours.ids[END] == 0
+    assert END not in [piece.token for piece in BPE.train(DOCS[:3], 300, []).pieces(END)]
+
+
+def test_bad_tokens_are_refused():
+    base = list(CHARACTER.values())
+    with pytest.raises(ValueError, match="the merge of 'a' and 'b' needs token 'ab', which is missing"):
+        BPE(base, [("a", "b")])
+    with pytest.raises(ValueError, match="the token 'Ġ' of byte 32 is missing"):
+        BPE([c for c in base if c != "Ġ"], [])
+    with pytest.raises(ValueError, match="special token 'Ġx' is spelled like a token of other bytes"):
+        BPE([*base, "Ġx"], [], ["Ġx"])
+    with pytest.raises(ValueError, match="vocab_size is 256: bytes and special tokens alone are 257"):
+        BPE.train(["a"], 256)
