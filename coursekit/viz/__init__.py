@@ -7,10 +7,12 @@ from coursekit.viz.flow import Flow
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
 from coursekit.viz.masks import Masks
+from coursekit.viz.next_token import NextToken
 from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
 from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
 from coursekit.viz.show import show
+from coursekit.viz.tokens import Tokens
 
 __all__ = [
     "COLORS",
@@ -22,7 +24,9 @@ __all__ = [
     "Flow",
     "LivePlot",
     "Masks",
+    "NextToken",
     "Positions",
+    "Tokens",
     "bars",
     "block_diagram",
     "claim",
