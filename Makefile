@@ -32,6 +32,7 @@ notebooks: .venv/lab
 
 bench: .venv/test
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench_text
 	$(BIN)/python -m tests.bench_transformer
 	$(BIN)/python -m tests.bench_viz
 

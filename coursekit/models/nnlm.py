@@ -66,6 +66,7 @@ class NNLM(nn.Module):
         self.H = nn.Linear(x_size, c.hidden_size)  # its bias is d
         self.U = nn.Linear(c.hidden_size, c.vocab_size)  # its bias is b
         self.W = nn.Linear(x_size, c.vocab_size, bias=False) if c.direct else None
+        nn.init.normal_(self.embedding.weight, std=0.1)  # with torch's 1, chance would decide who is near whom
 
     def forward(self, context: Tensor) -> Tensor:
         """Logits (B, V) of the token after each context (B, n - 1)."""

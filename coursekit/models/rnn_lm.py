@@ -74,8 +74,8 @@ class RNNLM(nn.Module):
         self.rnn = CELLS[c.cell](c.embed_size, c.hidden_size, batch_first=True)
         self.to_logits = nn.Linear(c.hidden_size, c.vocab_size)
         self.dropout = nn.Dropout(c.dropout)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         if c.tied:
+            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # the logits would be wild otherwise
             self.to_logits.weight = self.embedding.weight
 
     def forward(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:

@@ -8,7 +8,6 @@ of the sentences stands beside the results: measured on other sentences, or on u
 
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from coursekit.data.translation import Bucketed, as_batch, to_ids, world_vocab
 from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.translate import greedy
 from coursekit.evaluate import bleu
+from coursekit.files import write_atomically
 from coursekit.models.transformer import (
     Transformer,
     TransformerConfig,
@@ -104,6 +104,12 @@ def load() -> dict[str, list[dict[str, float]]]:
     return read()[1]
 
 
+def save(data: str, results: dict[str, list[dict[str, float]]]) -> None:
+    """Write the results with the hash of the sentences that they were measured on."""
+    text = json.dumps({"data": data} | results, indent=1) + "\n"
+    write_atomically(RESULTS, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
 def main() -> None:
     (saved_hash, results), current, vocab = read(), data_hash(), world_vocab()
     if results and saved_hash != current:
@@ -116,9 +122,7 @@ def main() -> None:
             if len(done) > number:
                 continue
             done.append(measure(row, number, vocab))
-            new = RESULTS.with_suffix(".new")
-            new.write_text(json.dumps({"data": current} | results, indent=1) + "\n", encoding="utf-8")
-            os.replace(new, RESULTS)
+            save(current, results)
             print(f"{row}, seed {number}: {done[-1]}", flush=True)
 
 

@@ -1,10 +1,10 @@
 """Hugging Face's ``tokenizer.json``: GPT-2's kind (``BPE``) and BERT's kind (``WordPiece``), both ways."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from coursekit.files import write_atomically
 from coursekit.text.bpe import BPE
 from coursekit.text.tokenizer import Tokenizer
 from coursekit.text.wordpiece import CLS, LONGEST_WORD, SEP, UNK, WordPiece
@@ -36,18 +36,8 @@ def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
         parts["model"] |= {"max_input_chars_per_word": LONGEST_WORD, "vocab": tokenizer.ids}
     else:
         raise ValueError(f"{type(tokenizer).__name__} has no tokenizer.json: it is for BPE and WordPiece")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside, then renamed: readers see the old file or the new, never half.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(parts, file, ensure_ascii=False, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    text = json.dumps(parts, ensure_ascii=False, indent=2)
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def added_tokens(tokenizer: Tokenizer) -> list[dict[str, Any]]:

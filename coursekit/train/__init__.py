@@ -3,7 +3,7 @@
 from coursekit.train.checkpoint import CheckpointError, load_weights, save_weights
 from coursekit.train.device import device, seed
 from coursekit.train.ema import EMA
-from coursekit.train.loop import Training, adamw, constant, warmup_cosine
+from coursekit.train.loop import Training, adamw, constant, warmup_cosine, warmup_linear
 
 __all__ = [
     "EMA",
@@ -16,4 +16,5 @@ __all__ = [
     "save_weights",
     "seed",
     "warmup_cosine",
+    "warmup_linear",
 ]

@@ -3,8 +3,6 @@
 import hashlib
 import io
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model, save_model
 from torch import nn
 
+from coursekit.files import write_atomically
+
 MAGIC = b"coursekit training state 1\n"
 
 
@@ -20,23 +20,10 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says which file, why, and what to do."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Call ``write(temporary)``, then rename to ``path``: readers see the old file or the new, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def save_json(path: Path, data: Any) -> None:
     """Write ``data`` as readable JSON."""
     text = json.dumps(data, indent=2) + "\n"
-    write_atomically(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
@@ -45,7 +32,7 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
     torch.save(state, buffer)
     payload = buffer.getvalue()
     digest = hashlib.sha256(payload).hexdigest().encode() + b"\n"
-    write_atomically(Path(path), lambda temporary: temporary.write_bytes(MAGIC + digest + payload))
+    write_atomically(path, lambda temporary: temporary.write_bytes(MAGIC + digest + payload))
 
 
 def load_state(path: Path) -> dict[str, Any]:
@@ -66,7 +53,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write a model's weights as safetensors, tied ones once."""
-    write_atomically(Path(path), lambda temporary: save_model(model, str(temporary)))
+    write_atomically(path, lambda temporary: save_model(model, str(temporary)))
 
 
 def load_weights(path: Path, model: nn.Module) -> None:

@@ -52,6 +52,20 @@ def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
     return factor
 
 
+def warmup_linear(warmup: int) -> Schedule:
+    """Rise linearly to 1 over ``warmup`` steps, then fall linearly to 0 at the end.
+
+    Source: Devlin et al. (2019), arXiv 1810.04805, appendix A.2.
+    """
+
+    def factor(step: int, steps: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        return (steps - step) / max(1, steps - warmup)
+
+    return factor
+
+
 class Data(Protocol):
     """Endless mini-batches that can say where they are, and go there."""
 

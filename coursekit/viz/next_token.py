@@ -16,6 +16,7 @@ MOST_NODES = 5_000
 # What one model says, (token, probability) of its tokens, or name -> that of several models.
 Next = Iterable[tuple[str, float]] | Mapping[str, Iterable[tuple[str, float]]]
 Path = tuple[str, ...]
+Nodes = dict[Path, dict[str, list[tuple[str, float]]]]
 
 
 class NextToken(Widget):
@@ -39,16 +40,15 @@ class NextToken(Widget):
     def __init__(
         self, prompt: Sequence[str], tree: Mapping[Path, Next], title: str = "Which token comes next", k: int = 8
     ):
-        prompt = checked_tokens(prompt, "prompt")
-        if not isinstance(k, int) or not 1 <= k <= 50:
-            raise ValueError(f"k={k!r}: between 1 and 50 bars can be read")
+        prompt, k = checked_tokens(prompt, "prompt"), checked_k(k)
         if not isinstance(tree, Mapping) or () not in tree:
             raise ValueError("tree has no (): give what comes after the prompt itself as tree[()]")
+        for path in tree:
+            if not isinstance(path, tuple):
+                raise ValueError(f"tree has the key {path!r}: each key must be a tuple of tokens")
         self.k = k
         nodes = {}
         for path, says in sorted(tree.items(), key=lambda item: len(item[0])):
-            if not isinstance(path, tuple):
-                raise ValueError(f"tree has the key {path!r}: each key must be a tuple of tokens")
             path = tuple(checked_tokens(path, f"the key {path!r}"))
             nodes[path] = models = checked_models(says, k, f"tree[{path!r}]")
             if list(models) != list(nodes[()]):
@@ -58,7 +58,7 @@ class NextToken(Widget):
             if path and not (path[:-1] in nodes and path[-1] in offered(nodes[path[:-1]])):
                 raise ValueError(f"tree[{path!r}] cannot be reached: {path[-1]!r} is none of the {k} bars before it")
         self.prompt, self.nodes = prompt, nodes
-        self.data = self._data(title, ())
+        self.data = self._data(title, nodes)
         size = len(json.dumps(self.data, ensure_ascii=False).encode()) + len(self.static_html().encode())
         if size > ROOM:
             raise ValueError(f"the tree takes {size:,} bytes, more than {ROOM:,}: give fewer levels or a smaller k")
@@ -79,7 +79,7 @@ class NextToken(Widget):
                 b the number of different tokens with bars: k of one model, up to n k of n models.
             depth: how many tokens can be appended.
         """
-        prompt = checked_tokens(prompt, "prompt")
+        prompt, k = checked_tokens(prompt, "prompt"), checked_k(k)
         if not isinstance(depth, int) or depth < 0:
             raise ValueError(f"depth={depth!r}: must be a whole number, 0 or more")
         tree, last = {}, [()]
@@ -92,17 +92,17 @@ class NextToken(Widget):
                 last = [(*path, token) for path in last for token in offered(tree[path])]
         return cls(prompt, tree, title, k)
 
-    def _data(self, title: str, path: Path, error: str = "", turn: int = 0) -> dict[str, Any]:
-        tokens = itertools.chain(self.prompt, *self.nodes, *(offered(models) for models in self.nodes.values()))
+    def _data(self, title: str, nodes: Nodes, path: Path = (), error: str = "", turn: int = 0) -> dict[str, Any]:
+        tokens = itertools.chain(self.prompt, *nodes, *(offered(models) for models in nodes.values()))
         return {
             "title": title,
             "prompt": self.prompt,
-            "names": list(self.nodes[()]),
+            "names": list(nodes[()]),
             # tokens that are not shown as they are
             "shown": {token: visible(token) for token in tokens if visible(token) != token},
             "nodes": [
                 [list(way), [[[[token, brief(p)] for token, p in says], brief(rest(says))] for says in models.values()]]
-                for way, models in self.nodes.items()
+                for way, models in nodes.items()
             ],
             "path": list(path),
             "error": error,
@@ -110,8 +110,9 @@ class NextToken(Widget):
         }
 
     def static_html(self) -> str:
-        text = " ".join(map(visible, self.prompt)) or "(nothing yet)"
-        parts = [f"<p><b>{html.escape(self.data['title'])}</b>: {html.escape(text)} …</p>"]
+        # each token keeps its direction to itself, and so its place in the row
+        text = " ".join(f"<bdi>{html.escape(visible(token))}</bdi>" for token in self.prompt) or "(nothing yet)"
+        parts = [f'<p style="overflow-wrap:anywhere"><b>{html.escape(self.data["title"])}</b>: {text} …</p>']
         for name, says in self.nodes[()].items():
             rows = [[visible(token), cell(html.escape(written(p)), p)] for token, p in says]
             rows.append(["all others", cell(html.escape(written(rest(says))), rest(says))])
@@ -130,6 +131,7 @@ class NextToken(Widget):
                 ``ValueError`` is shown with its message.
         """
         title, names = self.data["title"], self.data["names"]
+        nodes = dict(self.nodes)  # what is answered belongs to this view, and to this fn
 
         def answer(message: dict[str, Any]) -> dict[str, Any]:
             path, turn = tuple(map(str, message["path"])), int(message["turn"])
@@ -138,12 +140,19 @@ class NextToken(Widget):
                 models = checked_models(fn([*self.prompt, *path]), self.k, f"what comes after {path!r}")
                 if list(models) != names:
                     raise ValueError(f"the answer is of {list(models)}, but the prompt's of {names}: name the same")
-                self.nodes[path] = models
+                nodes[path] = models
             except ValueError as refused:
                 error = str(refused)
-            return self._data(title, path, error, turn)
+            return self._data(title, nodes, path, error, turn)
 
         return super().live(answer)
+
+
+def checked_k(k: int) -> int:
+    """How many bars."""
+    if not isinstance(k, int) or not 1 <= k <= 50:
+        raise ValueError(f"k={k!r}: between 1 and 50 bars can be read")
+    return k
 
 
 def checked_tokens(tokens: Iterable[str], what: str) -> list[str]:
@@ -164,10 +173,10 @@ def checked_models(says: Next, k: int, where: str) -> dict[str, list[tuple[str, 
         says = {"": says}
     if not says:
         raise ValueError(f"{where} names no model: give [(token, probability), ...] or {{name: [...]}}")
-    return {str(name): most_likely(pairs, k, f"{where}, {name}" if name else where) for name, pairs in says.items()}
+    return {str(name): likeliest(pairs, k, f"{where}, {name}" if name else where) for name, pairs in says.items()}
 
 
-def most_likely(pairs: Iterable[tuple[str, float]], k: int, where: str) -> list[tuple[str, float]]:
+def likeliest(pairs: Iterable[tuple[str, float]], k: int, where: str) -> list[tuple[str, float]]:
     """The k most likely tokens, the likeliest first."""
     try:
         pairs = [(token, float(p)) for token, p in pairs]

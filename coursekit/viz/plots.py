@@ -77,13 +77,15 @@ def heatmap(
     ylabel: str = "output symbol",
     numbers: bool | None = None,
     outline: Sequence[int] | None = None,
+    label: str = "attention weight",
     ax: Axes | None = None,
 ) -> Axes:
-    """Attention weights (T, S) from dark 0 to light 1, with the tokens on the axes.
+    """Attention weights, or other numbers in 0..1, (T, S) from dark 0 to light 1, with the tokens on the axes.
 
     Args:
         numbers: write each weight into its cell; by default where they fit.
         outline: for each row, the column whose cell is framed.
+        label: what the numbers are.
     """
     weights = to_numpy(weights)
     source, target = as_text(source), as_text(target)
@@ -103,7 +105,7 @@ def heatmap(
             )
     for t, s in enumerate([] if outline is None else outline):
         ax.add_patch(plt.Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=COLORS[1], linewidth=2.2))
-    ax.figure.colorbar(image, ax=ax, label="attention weight", fraction=0.04, pad=0.02)
+    ax.figure.colorbar(image, ax=ax, label=label, fraction=0.04, pad=0.02)
     return ax
 
 
@@ -115,12 +117,12 @@ def bars(
     colors: Sequence[str] = COLORS,
     ax: Axes | None = None,
 ) -> Axes:
-    """One bar per name with its value written above it."""
+    """One bar per name with its value written above it, in percent or with three digits."""
     ax = ax or new_axes()
     scale = 100 if percent else 1
     heights = [scale * value for value in values.values()]
     drawn = ax.bar(list(values), heights, color=colors[: len(heights)])
-    ax.bar_label(drawn, [f"{height:.1f}" + (" %" if percent else "") for height in heights], padding=3)
+    ax.bar_label(drawn, [f"{height:.1f} %" if percent else f"{height:.3g}" for height in heights], padding=3)
     ax.set(title=title, ylabel=ylabel)
     ax.grid(False, axis="x")
     if percent:

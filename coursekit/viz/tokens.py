@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from coursekit.text.bpe import BYTE
 from coursekit.viz.pictures import table_html
 from coursekit.viz.widget import MAX_BYTES, Widget, read_text
 
@@ -161,16 +162,6 @@ def visible(text: str) -> str:
     return "".join(shown)
 
 
-def alphabet() -> dict[str, int]:
-    """The byte of each of GPT-2's 256 characters for bytes; ``coursekit.text.bpe.BYTE``, which viz does not import."""
-    inked = [b for b in range(256) if 33 <= b <= 126 or (161 <= b <= 255 and b != 173)]
-    other = [b for b in range(256) if b not in inked]
-    return {chr(b): b for b in inked} | {chr(256 + k): b for k, b in enumerate(other)}
-
-
-BYTE = alphabet()
-
-
 def bytes_of(piece: str) -> bytes | None:
     """The bytes that a piece is written for, where it is written for bytes."""
     if found := re.fullmatch("<0x([0-9A-Fa-f]{2})>", piece):
@@ -235,17 +226,24 @@ def static_example(example: dict[str, Any]) -> str:
     head = ["", "tokens", "characters", "bytes", "characters per token"]
     parts = [table_html(example["name"], head, rows)]
     for shown in example["tokenizers"]:
-        spans, ids = [], []
-        for word, _, number, _, _, kind, _ in shown["pieces"]:
-            word = html.escape(word)
+        spans, ids, split = [], [], False
+        for word, _, number, _, _, kind, whole in shown["pieces"]:
+            word, parted = html.escape(word), kind in ("bytes", "shared")
+            if split and (whole or not parted):
+                spans.append("</span>")
+            if parted and whole:  # in a frame: the characters, then the pieces that share them
+                spans.append(f'<span style="outline:1px solid;padding:0 2px"><bdi>{html.escape(whole)}</bdi>')
+            split = parted
             if kind == "gap":
-                spans.append(f"<span>{word}</span>")
+                spans.append(f"<bdi>{word}</bdi>")
                 continue
             color = TINTS[len(ids) % len(TINTS)]
             edge = ";outline:1px dashed #000" if kind in ("special", "empty") else ""
             word = f"<code>{word}</code>" if kind == "bytes" else word
-            spans.append(f'<span style="background:{color};color:#000{edge}">{word}</span>')
+            # bdi: pieces of Hebrew stand in the order of their ids, as all others do
+            spans.append(f'<bdi style="background:{color};color:#000{edge}">{word}</bdi>')
             ids.append(str(number))
+        spans.append("</span>" if split else "")
         name = html.escape(shown["name"])
         parts.append(f'<p style="overflow-wrap:anywhere;line-height:1.7">{name}: {" ".join(spans)}</p>')
         parts.append(f'<p style="overflow-wrap:anywhere">ids: {" ".join(ids)}</p>')

@@ -1,4 +1,3 @@
-import json
 import os
 
 import pytest
@@ -57,16 +56,24 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
         load_state(path)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
-    path = tmp_path / "best.json"
-    save_json(path, {"loss": 1})
-    with pytest.raises(TypeError):
-        save_json(path, {"loss": object()})
-    with pytest.raises(RuntimeError), pytest.MonkeyPatch.context() as patch:  # noqa: PT012
-        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(RuntimeError("disk full")))
-        save_json(path, {"loss": 2})
-    assert json.loads(path.read_text()) == {"loss": 1}
-    assert os.listdir(tmp_path) == ["best.json"]
+@pytest.mark.parametrize(
+    ("save", "old", "new"),
+    [
+        (save_json, {"loss": 1}, {"loss": 2}),
+        (save_json, {"loss": 1}, {"loss": object()}),
+        (save_state, {"step": 1}, {"step": 2}),
+        (save_weights, nn.Linear(2, 2), nn.Linear(2, 2)),
+    ],
+)
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch, save, old, new):
+    path = tmp_path / "file"
+    save(path, old)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(RuntimeError("disk full")))
+    with pytest.raises((RuntimeError, TypeError)):
+        save(path, new)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_weights_come_back_and_tied_ones_are_stored_once(tmp_path):

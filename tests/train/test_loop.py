@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from coursekit.data.batches import Fresh, Shuffled
-from coursekit.train import EMA, Training, adamw, warmup_cosine
+from coursekit.train import EMA, Training, adamw, warmup_cosine, warmup_linear
 from coursekit.train.device import autocast, has_fast_bf16, seed
 
 
@@ -94,6 +94,25 @@ def test_warmup_cosine_by_hand():
     assert factor(8, 12) == pytest.approx(0.6)  # half way: the mean of 1 and the floor
     assert factor(12, 12) == pytest.approx(0.2)
     assert all(factor(s, 12) > factor(s + 1, 12) for s in range(4, 12))
+
+
+def test_warmup_linear_by_hand_and_beside_transformers():
+    factor = warmup_linear(4)
+    assert [factor(s, 12) for s in range(13)] == [0.25, 0.5, 0.75, 1, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0]
+    assert [warmup_linear(0)(s, 4) for s in range(4)] == [1, 0.75, 0.5, 0.25]
+    assert warmup_linear(3)(2, 3) == 1  # nothing but warm-up
+    from transformers import get_linear_schedule_with_warmup
+
+    optimizer = torch.optim.SGD(linear().parameters(), lr=1.0)
+    theirs = get_linear_schedule_with_warmup(optimizer, 4, 12)
+    rates = []
+    for _ in range(12):
+        rates.append(theirs.get_last_lr()[0])
+        optimizer.step()
+        theirs.step()
+    # on the way up theirs begins at 0, a step behind
+    assert [factor(s, 12) for s in range(4)] == rates[1:5]
+    assert [factor(s, 12) for s in range(4, 12)] == rates[4:]
 
 
 def test_early_stopping_keeps_the_best_weights(tmp_path):

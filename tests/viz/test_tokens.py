@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.text.bpe import BPE
-from coursekit.text.bpe import BYTE as BYTE_OF_THE_COURSE
 from coursekit.text.wordpiece import WordPiece
-from coursekit.viz.tokens import BYTE, Tokens, visible
+from coursekit.viz.tokens import Tokens, visible
 from tests.viz.page import live_page, page_of, status, themed, violations
 
 TEXTS = ["the cat sat on the mat\n", "the dogs ran and ran, then they sat", "naïve café", "def f(x):\n    return x"] * 3
@@ -67,10 +66,6 @@ def test_other_ways_to_write_bytes():
     ]
     twice = Tokens("éé", {"t": [("Ã", 1, 0, 1), ("©", 2, 0, 1), ("Ã", 1, 1, 2), ("©", 2, 1, 2)]})
     assert [e[6] for e in entries(twice)] == ["é", "", "é", ""], "each character has its own group"
-
-
-def test_the_alphabet_of_bytes_is_the_course_s():
-    assert BYTE == BYTE_OF_THE_COURSE
 
 
 def test_what_leaves_no_ink_is_made_visible():
@@ -295,6 +290,18 @@ def test_a_line_feed_starts_a_new_line(browser):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("scripts", [True, False])
+def test_right_to_left_pieces_stand_in_the_order_of_their_ids(browser, scripts):
+    tokens = [("שלום", 1, 0, 4), (" עולם", 2, 4, 9), (" abc", 3, 9, 13), (" טוב", 4, 13, 17)]
+    page = page_of(browser, Tokens("שלום עולם abc טוב", {"t": tokens})._repr_html_(), scripts=scripts)
+    shown = page.locator(".piece" if scripts else "main bdi")
+    assert shown.all_inner_texts() == ["שלום", "·עולם", "·abc", "·טוב"]
+    boxes = [piece.bounding_box() for piece in shown.all()]
+    assert len({box["y"] for box in boxes}) == 1
+    assert all(a["x"] + a["width"] <= b["x"] + 1 for a, b in pairwise(boxes))
+
+
+@pytest.mark.browser
 def test_texts_to_choose_from_need_no_kernel(browser):
     page = page_of(browser, TWO._repr_html_())
     buttons = page.get_by_role("group", name="Texts").get_by_role("button")
@@ -367,7 +374,7 @@ def test_without_scripts_counts_pieces_and_ids_stand_there(browser):
         assert list(map(int, ids)) == [p.id for p in pieces]
     assert page.locator("caption").all_inner_texts() == ["one", "<b>"]
     assert page.locator("code").all_inner_texts()[-2:] == ["20 F0 9F", "98 8A"]
-    assert page.locator("main p").nth(5).inner_text() == "hand: a b 20 F0 9F 98 8A ⏎ <unk> </s>"
+    assert page.locator("main p").nth(5).inner_text() == "hand: a b ·😊 20 F0 9F 98 8A ⏎ <unk> </s>"
 
 
 @pytest.mark.browser
@@ -402,12 +409,12 @@ def test_typing_asks_the_kernel_once(browser):
     field.fill("bad")
     field.press("Enter")
     answer(answered | {"error": "too bad"})
-    assert page.get_by_role("alert").inner_text() == "too bad"
+    assert page.locator("[role=alert]").inner_text() == "too bad"
     page.get_by_role("button", name="line").click()
-    assert page.get_by_role("alert").inner_text() == ""
+    assert page.locator("[role=alert]").inner_text() == ""
     field.fill("bad")
     field.press("Enter")
-    assert page.get_by_role("alert").inner_text() == "too bad"
+    assert page.locator("[role=alert]").inner_text() == "too bad"
     assert page.evaluate("window.sent") == [{"source": "mat"}, {"source": "bad"}]
     assert page.errors == []
 

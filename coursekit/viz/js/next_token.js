@@ -6,21 +6,22 @@ const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; overflow-wrap:anywhere; }
 .ck .error { min-height:0; color:var(--accent2); }
-.ck .text { border:1px solid var(--line); border-radius:6px; padding:8px; font-size:20px; line-height:1.75; max-height:180px; overflow:auto;
+.ck .text { margin-top:4px; border:1px solid var(--line); border-radius:6px; padding:8px; font-size:20px; line-height:1.75; word-spacing:4px; max-height:180px; overflow:auto;
   overflow-wrap:anywhere; }
-.ck .text span { unicode-bidi:isolate; margin-right:4px; }
+.ck .text span { unicode-bidi:plaintext; white-space:pre-wrap; }
 .ck .text .added { border-bottom:3px solid var(--accent); color:var(--accent); font-weight:600; }
 .ck .text .end { color:var(--soft); }
 .ck .sides { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap:16px; margin-top:4px; }
 .ck .side { min-width:0; }
-.ck .name { font-size:17px; font-weight:600; }
+.ck .name { font-size:17px; font-weight:600; margin-bottom:4px; overflow-wrap:anywhere; }
 .ck .bars { display:flex; flex-direction:column; gap:6px; }
 .ck .bars button, .ck .rest { display:grid; grid-template-columns:minmax(60px, 32%) 1fr 62px; gap:8px; align-items:center; width:100%; min-height:32px;
   text-align:left; font-size:17px; padding:2px 8px; }
 .ck .rest { color:var(--soft); border:1px solid transparent; }
 .ck .bars button[aria-disabled=true] { cursor:default; border-color:transparent; background:none; }
 .ck .bars button.same { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
-.ck .token { overflow:hidden; text-overflow:ellipsis; white-space:nowrap; unicode-bidi:isolate; }
+.ck .bars button.same:focus-visible { border-color:var(--line); box-shadow:none; } /* one ring is enough */
+.ck .token { overflow:hidden; text-overflow:ellipsis; white-space:nowrap; unicode-bidi:plaintext; }
 .ck .bar { height:18px; border:1px solid var(--line); border-radius:2px; }
 .ck .bar i { display:block; height:100%; background:var(--accent); }
 .ck .rest .bar i { background:repeating-linear-gradient(45deg, var(--soft) 0 3px, transparent 3px 7px); }
@@ -42,24 +43,28 @@ export function mount(el, data, {emit}) {
   const nodes = new Map();
   const key = (way) => JSON.stringify(way);
   const shown = (token) => (Object.hasOwn(data.shown, token) ? data.shown[token] : token);
-  const quoted = (token) => `“${shown(token)}”`;
+  const quoted = (token) => h("bdi", {}, `“${shown(token)}”`); // else a Hebrew token would pull the number behind it over
+  const say = (...parts) => status.replaceChildren(...parts);
   const probability = (p) => (p > 0 && p < 0.0005 ? "< 0.001" : num(p, 3));
 
   function update(fresh) {
     data = fresh;
     for (const [way, models] of data.nodes) nodes.set(key(way), models);
     title.textContent = data.title;
-    if (!path) { path = data.path; draw(); } // a live view that is shown anew goes on where it was
-    else if (asked && data.turn === turn && key(data.path) === key(asked)) arrive();
+    if (!path) { // a live view that is shown anew goes on where it was
+      [path, turn] = [data.path, data.turn];
+      while (!nodes.has(key(path))) path = path.slice(0, -1); // the last answer was a refusal
+      draw();
+      requestAnimationFrame(toEnd); // a notebook may attach the element only now
+    } else if (asked && data.turn === turn && key(data.path) === key(asked)) arrive();
   }
 
   function arrive() {
     const way = asked;
     asked = null;
     error.textContent = data.error;
-    if (!data.error) path = way;
-    draw();
-    settle();
+    if (data.error) tell();
+    else reach(way);
   }
 
   let focused = null; // the model whose bar was chosen: its first bar gets the focus
@@ -67,29 +72,36 @@ export function mount(el, data, {emit}) {
   function go(way, side = null) {
     [asked, focused] = [null, side];
     error.textContent = "";
-    if (nodes.has(key(way))) { path = way; draw(); settle(); }
+    if (nodes.has(key(way))) reach(way);
     else if (data.live) {
       [asked, turn] = [way, turn + 1];
-      status.textContent = `Asking what comes after ${quoted(way.at(-1))} …`;
+      say("Asking what comes after ", quoted(way.at(-1)), " …");
       emit({path: way, turn});
     }
   }
 
+  const active = () => box.getRootNode().activeElement;
+
   /** The focus stays in the widget although its bars are drawn anew, and what was said is not talked over. */
-  function settle() {
-    const said = status.textContent;
-    const lost = box.getRootNode().activeElement?.disabled ? 0 : null;
-    if ((focused ?? lost) !== null) sides.children[focused ?? lost].querySelector("button").focus({preventScroll: true});
-    status.textContent = said;
-    text.scrollTop = text.scrollHeight;
+  function reach(way) {
+    const here = box.contains(active()); // a late answer does not fetch the focus back from elsewhere
+    path = way;
+    draw();
+    const said = [...status.childNodes];
+    const side = focused ?? (active()?.disabled ? 0 : null);
+    if (here && side !== null) sides.children[side].querySelector("button").focus({preventScroll: true});
+    say(...said);
+    toEnd();
   }
+
+  function toEnd() { text.scrollTop = text.scrollHeight; }
 
   const within = (token) => data.live || nodes.has(key([...path, token]));
 
   function draw() {
     const models = nodes.get(key(path));
     text.replaceChildren(...[...data.prompt, ...path].flatMap((token, i) =>
-      [h("span", {class: i < data.prompt.length ? null : "added"}, shown(token)), " "]), h("span", {class: "end", "aria-hidden": "true"}, "…"));
+      [h("span", {class: i < data.prompt.length ? null : "added"}, shown(token).replaceAll("⏎", "⏎\n")), " "]), h("span", {class: "end", "aria-hidden": "true"}, "…"));
     back.disabled = first.disabled = !path.length;
     const bar = (p) => h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * p}%`}));
     sides.replaceChildren(...models.map(([says, rest], m) => h("div", {class: "side"},
@@ -99,8 +111,15 @@ export function mount(el, data, {emit}) {
           title: `${shown(token)}: ${p}`, onclick: () => append(token, m), onfocus: () => point(token, m), onpointerenter: () => point(token, m)},
           h("span", {class: "token"}, shown(token)), bar(p), h("span", {class: "number"}, probability(p)))),
         h("div", {class: "rest", "data-p": rest}, h("span", {class: "token"}, "all others"), bar(rest), h("span", {class: "number"}, probability(rest)))))));
-    const best = models.map(([[[token, p]]], m) => `${data.names[m] ? `${data.names[m]}: ` : ""}${quoted(token)} ${probability(p)}`).join("; ");
-    status.textContent = `${path.length ? `After ${quoted(path.at(-1))}: ` : ""}most likely next ${best}.${ended() ? ` ${END}` : ""}`;
+    tell();
+  }
+
+  const named = (m) => (data.names[m] ? `${data.names[m]} ` : "");
+
+  function tell() {
+    const best = nodes.get(key(path)).flatMap(([[[token, p]]], m) => [`${m ? "; " : ""}${named(m)}`, quoted(token), ` ${probability(p)}`]);
+    const after = path.length ? ["After ", quoted(path.at(-1)), ", most"] : ["Most"];
+    say(...after, " likely next: ", ...best, `.${ended() ? ` ${END}` : ""}`);
   }
 
   const END = "The prepared tree ends here: go back, or run the notebook to go on.";
@@ -108,20 +127,19 @@ export function mount(el, data, {emit}) {
 
   function append(token, m) {
     if (within(token)) go([...path, token], m);
-    else status.textContent = `${ended() ? END : `Nothing is prepared for ${quoted(token)}: choose another token, or run the notebook.`}`;
+    else if (ended()) say(END);
+    else say("Nothing is prepared for ", quoted(token), ": choose another token, or run the notebook.");
   }
 
   function point(token, m) {
     if (asked) return;
     sides.querySelectorAll("button").forEach((button) => button.classList.toggle("same", button.dataset.token === token));
     sides.children[m].querySelectorAll("button").forEach((button) => { button.tabIndex = button.dataset.token === token ? 0 : -1; });
-    const models = nodes.get(key(path));
-    const each = models.map(([says], i) => {
+    const each = nodes.get(key(path)).map(([says], i) => {
       const found = says.find(([other]) => other === token);
-      const name = data.names[i] ? `${data.names[i]} ` : "";
-      return found ? `${name}${probability(found[1])}` : `${name}not among its ${says.length} bars`;
+      return named(i) + (found ? probability(found[1]) : "has no bar for it");
     });
-    status.textContent = `${quoted(token)}: ${each.join(", ")}.${ended() ? ` ${END}` : ""}`;
+    say(quoted(token), `: ${each.join(", ")}.${ended() ? ` ${END}` : ""}`);
   }
 
   box.addEventListener("keydown", (event) => {

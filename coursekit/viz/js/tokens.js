@@ -20,13 +20,13 @@ const STYLE = `
   padding:3px 8px; flex:1 1 auto; width:30ch; min-width:0; min-height:56px; resize:vertical; }
 .ck .sides { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap:16px; margin-top:4px; }
 .ck .side { min-width:0; }
-.ck .name { font-size:17px; font-weight:600; }
+.ck .name { font-size:17px; font-weight:600; overflow-wrap:anywhere; }
 .ck .counts { color:var(--soft); font-size:15px; font-variant-numeric:tabular-nums; margin-bottom:4px; }
 .ck .counts b { color:var(--ink); }
 .ck .pieces { position:relative; max-height:430px; overflow:auto; border:1px solid var(--line); border-radius:6px; padding:6px; font-size:18px; line-height:1.9; overflow-wrap:anywhere; }
-.ck .piece { background:var(--tint); border-radius:4px; padding:2px 3px; margin:0 1px; cursor:default; unicode-bidi:isolate;
+.ck .piece { background:var(--tint); border-radius:4px; padding:2px 3px; margin:0 1px; cursor:default; unicode-bidi:plaintext;
   -webkit-box-decoration-break:clone; box-decoration-break:clone; }
-.ck .gap { color:var(--soft); unicode-bidi:isolate; white-space:pre-wrap; }
+.ck .gap { color:var(--soft); unicode-bidi:plaintext; white-space:pre-wrap; }
 .ck .bytes { font-family:ui-monospace, monospace; font-size:15px; white-space:nowrap; text-decoration:underline; text-underline-offset:3px; }
 .ck .special, .ck .empty { border:1px dashed var(--ink); font-weight:600; }
 .ck .split { border:1px solid var(--soft); border-radius:6px; padding:3px 2px; -webkit-box-decoration-break:clone; box-decoration-break:clone; }
