@@ -34,6 +34,7 @@ bench: .venv/test
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_text
 	$(BIN)/python -m tests.bench_transformer
+	$(BIN)/python -m tests.bench_bert
 	$(BIN)/python -m tests.bench_viz
 
 clean:

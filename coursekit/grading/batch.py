@@ -22,6 +22,7 @@ from typing import Any
 
 import nbformat
 
+from coursekit.files import write_atomically
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.book import Standing, book_exercise, book_submission, open_book, standing
 from coursekit.grading.feedback import page
@@ -269,11 +270,7 @@ def store(path: Path, result: dict[str, Any]) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """All of a file or nothing of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    write_atomically(path, lambda unfinished: unfinished.write_text(text, encoding="utf-8"))
 
 
 def finish(row: Row, result: dict[str, Any], *, book: Any, out: Path, exercise: str, master: Any) -> None:
@@ -391,11 +388,11 @@ def write_tables(rows: list[Row], out: Path, exercise: str, master: Any, of: int
 
 
 def write_csv(path: Path, lines: list[list[Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([[no_formula(cell) for cell in line] for line in lines])
-    unfinished.replace(path)
+    def fill(unfinished: Path) -> None:
+        with unfinished.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([[no_formula(cell) for cell in line] for line in lines])
+
+    write_atomically(path, fill)
 
 
 def no_formula(cell: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import nbformat
 
+from coursekit.files import write_atomically
 from coursekit.grading.intake import Submission
 from coursekit.grading.release import CHECK, mark_up, with_tools_on_path
 
@@ -107,10 +108,7 @@ def book_submission(
                 grade.auto_score, comment.auto_comment = None, None
                 grade.needs_manual_grade = grade.manual_score is None or changed or grade.needs_manual_grade
     book.db.commit()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    nbformat.write(marked_notebook(master, answers, result), unfinished)
-    unfinished.replace(path)
+    write_atomically(path, lambda unfinished: nbformat.write(marked_notebook(master, answers, result), unfinished))
 
 
 def written_before(path: Path) -> dict[str, str]:

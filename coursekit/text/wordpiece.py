@@ -181,6 +181,17 @@ class WordPiece(Tokenizer):
                 ids += [i for chunk in CHUNK.findall(part) for i, _, _ in self._encode_chunk(chunk)]
         return [*ids, self.ids[SEP]] if self.framed else ids
 
+    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        """The ids of ``[CLS] first [SEP] second [SEP]``, and their segments: 0 up to the first ``[SEP]``, then 1.
+
+        Raises:
+            ValueError: this tokenizer is not ``framed``.
+        """
+        if not self.framed:
+            raise ValueError("a pair needs its frame of [CLS] and [SEP]: use a WordPiece with framed=True")
+        a, b = self.encode(first), self.encode(second)[1:]
+        return a + b, [0] * len(a) + [1] * len(b)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The tokens with spaces between words, none before ``. , ? !`` and English contractions, as the library."""
         self.check_ids(ids)

@@ -57,6 +57,20 @@ def test_encoding_is_the_librarys(trained, text):
     # else marks change places, and the library's offsets with them: "\u0301\U0001d165" is (0, 1) there, of the accent
 
 
+@settings(max_examples=300)
+@given(texts(same_in_bert, SPECIALS), texts(same_in_bert, SPECIALS))
+def test_a_pair_is_the_librarys(trained, first, second):
+    ours, theirs = trained
+    expected = theirs.encode(first, second)
+    assert ours.encode_pair(first, second) == (expected.ids, expected.type_ids)
+
+
+def test_a_pair_without_a_frame_is_refused(trained):
+    ours, _ = trained
+    with pytest.raises(ValueError, match=r"a pair needs its frame of \[CLS\] and \[SEP\]: .* framed=True"):
+        WordPiece(ours.tokens, ours.special_tokens, framed=False).encode_pair("a", "b")
+
+
 @settings(max_examples=1000)
 @given(texts(lambda char: True, SPECIALS))
 def test_pieces_stand_for_their_characters(trained, text):

@@ -1,0 +1,360 @@
+"""BERT: Devlin, Chang, Lee and Toutanova (2019), arXiv 1810.04805.
+
+Read it top to bottom: the configuration, the encoder, the two heads of pre-training and their objective, then the
+heads of fine-tuning with theirs. The blocks themselves stand in ``coursekit/nn/blocks.py``; what is masked and which
+sentences are paired, in ``coursekit/data/pretraining.py``.
+
+Legend: B batch, T tokens, V vocabulary size, D = d_model, K labels, N masked tokens of a batch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.blocks import Block
+from coursekit.nn.masks import padding_mask
+from coursekit.nn.positions import LearnedPositions, count_real
+
+EPS = 1e-12  # of every layer norm
+STD = 0.02  # of weights at first, before the cut at two deviations; not in the paper, but in Google's program
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes of a ``Bert``; the defaults are the base model for English in small letters.
+
+    Attributes:
+        vocab_size: V.
+        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, the blocks (section 3).
+        max_length: largest number of tokens.
+        dropout: in training: on the embeddings, the attention weights, both branches of a block, and before the
+            layer of a classifier.
+    """
+
+    vocab_size: int = 30_522
+    d_model: int = 768
+    n_heads: int = 12
+    d_ff: int = 3072
+    n_layers: int = 12
+    max_length: int = 512
+    dropout: float = 0.1
+
+    def __post_init__(self):
+        for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        if self.d_model % self.n_heads:
+            raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout}: a probability below 1")
+
+    @classmethod
+    def tiny(cls, **changes) -> "BertConfig":
+        """The smallest of Turc et al. (2019), arXiv 1908.08962, with changes: 4,385,920 parameters."""
+        return cls(**{"d_model": 128, "n_heads": 2, "d_ff": 512, "n_layers": 2} | changes)
+
+    @classmethod
+    def base(cls, **changes) -> "BertConfig":
+        """The base model, with changes: 109,482,240 parameters."""
+        return cls(**changes)
+
+    @classmethod
+    def large(cls, **changes) -> "BertConfig":
+        """The large model, with changes: 335,141,888 parameters."""
+        return cls(**{"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_layers": 24} | changes)
+
+
+def begin_weights(*modules: nn.Module) -> None:
+    """Matrices and embeddings from a normal distribution cut at two deviations; biases 0."""
+    for module in modules:
+        for name, parameter in module.named_parameters():
+            if parameter.dim() >= 2:
+                nn.init.trunc_normal_(parameter, std=STD, a=-2 * STD, b=2 * STD)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+
+class Pretrained(nn.Module):
+    """What the models of this file share: they are read and written as Hugging Face keeps them."""
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, local_files_only: bool = False) -> Self:
+        """A model of this class, in eval mode, from a folder or from the Hugging Face hub (``"bert-base-uncased"``).
+
+        A ``Bert`` may come out of any BERT, its heads left behind. A model with a head comes out of one with that
+        head; to put a new head on a pre-trained body write ``BertForTokenClassification(Bert.from_pretrained(...),
+        labels)``.
+
+        Args:
+            local_files_only: take from the hub only what was fetched before.
+
+        Raises:
+            ValueError: the files are not those of such a model. Weights are read from safetensors, never from pickle.
+            OSError: the hub does not have the files, or cannot be reached.
+            ImportError: a name of the hub without huggingface_hub installed.
+        """
+        from coursekit.convert.bert import load_bert  # above this room, so not before it is asked for
+
+        return load_bert(cls, name_or_folder, local_files_only)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write ``config.json`` and ``model.safetensors``, which the transformers library reads too."""
+        from coursekit.convert.bert import save_bert
+
+        save_bert(self, folder)
+
+
+class Bert(Pretrained):
+    """The encoder: what every token means among all others, to its left and to its right.
+
+    A token enters as the sum of three vectors, for itself, its position and its segment, under a layer norm
+    (figure 2); blocks with the norm after each residual connection follow.
+
+    Args:
+        config: its sizes.
+        pooler: with the layer that makes one vector of a text, which models for spans, tags and masked words alone
+            come without.
+    """
+
+    def __init__(self, config: BertConfig, pooler: bool = True):
+        super().__init__()
+        self.config = c = config
+        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        self.positions = LearnedPositions(c.max_length, c.d_model)
+        self.segments = nn.Embedding(2, c.d_model)
+        self.norm = nn.LayerNorm(c.d_model, eps=EPS)
+        self.dropout = nn.Dropout(c.dropout)
+        options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout}
+        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        for block in self.blocks:
+            block.feed_forward.dropout.p = 0.0  # Google's program leaves the hidden units whole
+        self.pooler = nn.Linear(c.d_model, c.d_model) if pooler else None
+        begin_weights(self)
+
+    def hidden_states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> list[Tensor]:
+        """The embeddings, and what each block makes of them: ``n_layers + 1`` tensors (B, T, D).
+
+        Args:
+            ids: (B, T), ``[CLS]`` first.
+            mask: (B, T), True where a token is real; None where all are. Padding may stand on either side and changes
+                nothing for the real tokens. (In transformers its place at the left counts as positions.)
+            segments: (B, T), 0 up to the first ``[SEP]`` and 1 after it; None for 0 everywhere.
+
+        Raises:
+            ValueError: a text has no real token, or more than ``max_length``.
+        """
+        if mask is not None and not mask.any(dim=1).all():
+            raise ValueError("a text has no real token: every row of mask needs at least one True")
+        x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
+        x = self.positions(x, 0 if mask is None else count_real(mask))
+        states = [self.dropout(self.norm(x))]
+        for block in self.blocks:
+            states.append(block(states[-1], mask=None if mask is None else padding_mask(mask)))
+        return states
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """The last of the ``hidden_states``, (B, T, D)."""
+        return self.hidden_states(ids, mask, segments)[-1]
+
+    def pool(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
+        """One vector for a text: ``tanh(W h + b)`` of its first token, ``[CLS]``; (B, T, D) -> (B, D)."""
+        if self.pooler is None:
+            raise ValueError("this Bert has no pooler: load one that was saved with it, or pool its states yourself")
+        first = hidden[:, 0]
+        if mask is not None:  # padding may stand before it
+            first = hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)]
+        return torch.tanh(self.pooler(first))
+
+    @torch.no_grad()
+    def features(
+        self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None, of: str = "concat_last_four"
+    ) -> Tensor:
+        """What a frozen model says of each token: no gradient, no dropout, whatever mode it is in.
+
+        Args:
+            of: ``"last"``, ``"sum_last_four"``, (B, T, D) both, or ``"concat_last_four"``, (B, T, 4 D): of the blocks.
+
+        Source: section 5.3, table 7.
+        """
+        if of not in FEATURES:
+            raise ValueError(f"of={of!r}: must be one of {', '.join(map(repr, FEATURES))}")
+        if of != "last" and len(self.blocks) < 4:
+            raise ValueError(f"of={of!r}: a Bert of {len(self.blocks)} blocks has no last four; use of='last'")
+        training = self.training
+        states = self.eval().hidden_states(ids, mask, segments)
+        self.train(training)
+        return FEATURES[of](states)
+
+
+FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "last": lambda states: states[-1],
+    "sum_last_four": lambda states: sum(states[-4:]),
+    "concat_last_four": lambda states: torch.cat(states[-4:], dim=-1),
+}
+
+
+# --- pre-training: guess the masked words, and whether B follows A -------------------------------------------
+
+
+class BertForPreTraining(Pretrained):
+    """``bert`` with the heads of both tasks of section 3.1.
+
+    Masked words: a layer with GELU and layer norm, then the product with the embedding of each word (the same matrix
+    as at the input) and a bias for each. Next sentence: two logits from the pooled vector; label 0 says that B
+    follows A.
+    """
+
+    def __init__(self, bert: Bert):
+        super().__init__()
+        D, V = bert.config.d_model, bert.config.vocab_size
+        self.bert = bert
+        self.dense, self.norm = nn.Linear(D, D), nn.LayerNorm(D, eps=EPS)
+        self.bias = nn.Parameter(torch.zeros(V))
+        self.next_sentence = nn.Linear(D, 2)
+        begin_weights(self.dense, self.next_sentence)
+
+    def guess(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) of the word at places with these last hidden states (..., D)."""
+        return F.linear(self.norm(F.gelu(self.dense(hidden))), self.bert.tokens.weight, self.bias)
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        segments: Tensor | None = None,
+        where: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, T, V) of the word at each place, and (B, 2) of the next-sentence labels.
+
+        Args:
+            ids, mask, segments: as in ``Bert.hidden_states``.
+            where: (B, T), True where words are to be guessed; the logits are (N, V) then, those of the other places
+                are never computed. Of 128 tokens 19 are masked, and V is by far the largest size there is.
+        """
+        hidden = self.bert(ids, mask, segments)
+        return self.guess(hidden if where is None else hidden[where]), self.next_sentence(self.bert.pool(hidden, mask))
+
+
+def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The objective for ``Training``: with the count divided out, the mean over the masked words of -ln p plus the
+    mean over the pairs of -ln p (nats; appendix A.2); and the number of masked words.
+
+    A batch holds ``ids``, ``mask``, ``segments`` (B, T), ``masked`` (B, T), True where words are to be guessed,
+    ``target`` (B, T), what stood there, and ``label`` (B,), 0 where B follows A. Without a ``label`` the masked words
+    are all there is ("No NSP" in table 5). With ``accumulate``, the mean over pairs weighs each batch by its masked
+    words.
+    """
+    masked = batch["masked"]
+    words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), masked)
+    loss, count = F.cross_entropy(words.float(), batch["target"][masked], reduction="sum"), masked.sum()
+    if "label" in batch:
+        loss = loss + count * F.cross_entropy(follows.float(), batch["label"])
+    return loss, count
+
+
+# --- fine-tuning: a thin new layer on the pre-trained body (figure 4) ----------------------------------------
+
+
+class BertForSequenceClassification(Pretrained):
+    """One label for a text or for a pair of texts: ``softmax(W C + b)``, C the pooled vector.
+
+    Figures 4a and 4b are one model: a pair is a text with two segments.
+
+    Args:
+        bert: the body, fine-tuned along with the new layer.
+        labels: their names.
+    """
+
+    def __init__(self, bert: Bert, labels: Sequence[str]):
+        super().__init__()
+        self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
+        self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
+        begin_weights(self.classifier)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Logits (B, K)."""
+        return self.classifier(self.dropout(self.bert.pool(self.bert(ids, mask, segments), mask)))
+
+
+def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of ``label`` (B,), summed (nats), and their number."""
+    label = batch["label"]
+    logits = model(batch["ids"], batch["mask"], batch.get("segments"))
+    return F.cross_entropy(logits.float(), label, reduction="sum"), torch.tensor(len(label), device=label.device)
+
+
+class BertForTokenClassification(Pretrained):
+    """One label for each token, as for names in a text (figure 4d): the same layer at every place.
+
+    Args: as for ``BertForSequenceClassification``.
+    """
+
+    def __init__(self, bert: Bert, labels: Sequence[str]):
+        super().__init__()
+        self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
+        self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
+        begin_weights(self.classifier)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Logits (B, T, K)."""
+        return self.classifier(self.dropout(self.bert(ids, mask, segments)))
+
+
+def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of ``tags`` (B, T) where ``tagged`` (B, T), summed (nats), and their number.
+
+    ``tagged`` is True at the first piece of each word and nowhere else (section 5.3).
+    """
+    tagged = batch["tagged"]
+    logits = model(batch["ids"], batch["mask"], batch.get("segments"))[tagged]  # (B, T, K) -> (tagged ones, K)
+    return F.cross_entropy(logits.float(), batch["tags"][tagged], reduction="sum"), tagged.sum()
+
+
+class BertForQuestionAnswering(Pretrained):
+    """Where in a text the answer to a question begins and ends (figure 4c): two vectors, S and E.
+
+    The question is segment 0, the text segment 1; ``p(begin at i) = softmax over i of S . T_i``, and with E for the
+    end, T being the last hidden states (section 4.2).
+    """
+
+    def __init__(self, bert: Bert):
+        super().__init__()
+        self.bert = bert
+        self.span = nn.Linear(bert.config.d_model, 2)  # its rows are S and E
+        begin_weights(self.span)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Logits of each place to be the first of the answer and to be its last, (B, T) both; -inf at padding."""
+        start, end = self.span(self.bert(ids, mask, segments)).unbind(-1)  # (B, T, 2) -> 2 x (B, T)
+        if mask is not None:
+            start, end = start.masked_fill(~mask, -torch.inf), end.masked_fill(~mask, -torch.inf)
+        return start, end
+
+
+def span_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """-ln p of ``start`` (B,) and of ``end`` (B,), the answers' first and last places, summed (nats); and B."""
+    places = model(batch["ids"], batch["mask"], batch.get("segments"))
+    right = batch["start"], batch["end"]
+    loss = sum(F.cross_entropy(logits.float(), place, reduction="sum") for logits, place in zip(places, right))
+    return loss, torch.tensor(len(right[0]), device=loss.device)
+
+
+def best_span(start: Tensor, end: Tensor, allowed: Tensor) -> Tensor:
+    """The most likely answers: first and last place with the largest ``S . T_i + E . T_j``, j >= i; (B, 2).
+
+    Args:
+        start, end: logits (B, T), from ``BertForQuestionAnswering``.
+        allowed: (B, T), True where an answer may lie: in the text, not in the question. Each row needs one True.
+
+    Source: section 4.2.
+    """
+    T = start.shape[1]
+    may = (allowed[:, :, None] & allowed[:, None]).triu()  # (B, T, T): first place, last place
+    scores = (start[:, :, None] + end[:, None]).masked_fill(~may, -torch.inf)
+    best = scores.flatten(1).argmax(dim=1)  # (B, T T) -> (B,)
+    return torch.stack([best // T, best % T], dim=1)
