@@ -124,7 +124,8 @@ PAGE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
 {% block html_head_css %}{{ super() }}
-<style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }</style>
+<style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }
+details { margin-bottom: 1em }</style>
 {% endblock %}
 {% block input_group %}
 {% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
