@@ -118,7 +118,7 @@ def test_python_m_coursekit_is_the_same_command():
     [
         (["grade"], "Missing argument 'exercise'"),
         (["grade", "02", "nowhere", "--out", "out"], "no such file or folder: nowhere"),
-        (["grade", "77", ".", "--out", "out"], "no exercise '77'; there are: 02_seq2seq_attention"),
+        (["grade", "77", ".", "--out", "out"], "no exercise '77'; there are: 01_language_models"),
         (["grade", "02", ".", "--out", "out", "--due", "tomorrow"], "does not match the formats"),
         (["grade", "02", ".", "--out", "out"], "the results in out would be read as handed in"),
         (["grade", "02", "exercises", "--out", "out", "--private", "no"], "no private folder no: make it first"),

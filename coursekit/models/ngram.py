@@ -1,6 +1,6 @@
-"""n-gram language models: maximum likelihood, add-k, and interpolated Kneser-Ney.
+"""n-gram language models: maximum likelihood, add-k, absolute discounting and Kneser-Ney.
 
-Read it top to bottom: what is counted, the class that counts it, the three ways from counts to probabilities.
+Read it top to bottom: what is counted, the class that counts it, the four ways from counts to probabilities.
 
 Every language model of the course has two methods: ``next_probabilities(ids)``, the distribution of the token after
 the beginning of a document, and ``log_probabilities(documents)``, for measuring. A document is a list of ids;
@@ -90,7 +90,7 @@ class NGram:
         raise NotImplementedError
 
     def lower_counts(self) -> None:
-        """Called at the end of ``fit``: may replace the counts of the lower orders."""
+        """Called at the end of ``fit``: what follows from the counts, and may replace those of the lower orders."""
 
     # -- counting ----------------------------------------------------------------------------------------------
 
@@ -234,13 +234,11 @@ class MaximumLikelihood(AddK):
         super().__init__(n, vocab_size, end_id, k=0.0)
 
 
-class KneserNey(NGram):
-    """Interpolated Kneser-Ney: take a discount D from each count, share it out as the order below says.
+class AbsoluteDiscounting(NGram):
+    """Interpolated absolute discounting: take D from each count, share it out as the order below says.
 
     ``p(w | h) = max(c(h w) - D, 0) / c(h) + D N1+(h .) / c(h) * p(w | h')``, h' being h without its first token.
-    At the highest order c counts occurrences. Below, ``c(h w) = N1+(. h w)``, in how many different contexts ``h w``
-    was seen: "Francisco" is frequent, but follows one word only. Below the unigrams stands 1 / V. After a
-    context that was never seen, p is that of the order below.
+    Below the unigrams stands 1 / V. After a context that was never seen, p is that of the order below.
 
     Args:
         n, vocab_size, end_id: as for ``NGram``.
@@ -250,7 +248,7 @@ class KneserNey(NGram):
     Attributes:
         discounts: D of each order.
 
-    Source: sections 2.7 and 3.4 (interpolated, one discount for each order); D: Ney et al. (1994), equation 12 here.
+    Source: section 2.6, with one discount for each order.
     """
 
     def __init__(self, n: int, vocab_size: int, end_id: int = 0, discount: float | None = None):
@@ -264,11 +262,6 @@ class KneserNey(NGram):
         return range(1, self.n + 1)
 
     def lower_counts(self) -> None:
-        for order in range(1, self.n):
-            h, w = np.divmod(self.counts[order + 1].keys, self.vocab_size)
-            # every different n-gram one order up is one context of what remains without its first token
-            keys, values = np.unique(self.suffix(order, h) * self.vocab_size + w, return_counts=True)
-            self.counts[order] = self.summed(order, keys, values)
         for order, counts in self.counts.items():
             n1, n2 = (counts.values == 1).sum(), (counts.values == 2).sum()
             estimated = float(n1 / (n1 + 2 * n2)) if n1 and n2 else 0.5
@@ -277,3 +270,24 @@ class KneserNey(NGram):
     def estimate(self, order: int, lower, count, total, types):
         D = self.discounts[order]
         return np.maximum(count - D, 0) / total + D * types / total * lower
+
+
+class KneserNey(AbsoluteDiscounting):
+    """Interpolated Kneser-Ney: absolute discounting whose lower orders count contexts, not occurrences.
+
+    The formula is that of ``AbsoluteDiscounting``. At the highest order c counts occurrences; below,
+    ``c(h w) = N1+(. h w)``, in how many different contexts ``h w`` was seen: "Francisco" is frequent, but follows one
+    word only.
+
+    Args and attributes: as for ``AbsoluteDiscounting``.
+
+    Source: section 2.7; Kneser and Ney (1995), *Improved backing-off for M-gram language modeling*, ICASSP.
+    """
+
+    def lower_counts(self) -> None:
+        for order in range(1, self.n):
+            h, w = np.divmod(self.counts[order + 1].keys, self.vocab_size)
+            # every different n-gram one order up is one context of what remains without its first token
+            keys, values = np.unique(self.suffix(order, h) * self.vocab_size + w, return_counts=True)
+            self.counts[order] = self.summed(order, keys, values)
+        super().lower_counts()

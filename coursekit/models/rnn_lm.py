@@ -35,7 +35,7 @@ class RNNLMConfig:
         cell: ``"rnn"`` (tanh), ``"gru"`` or ``"lstm"``.
         tied: the output matrix is the embedding matrix (Press and Wolf, 2017, arXiv 1608.05859); needs E = D.
         dropout: in training: on the embeddings and on the states that go to the output, never from step to step
-            (Zaremba et al., section 3.1).
+            (Zaremba et al., section 3.2).
         end_id: the token at the end of a document; the first thing that the model reads of a document.
     """
 

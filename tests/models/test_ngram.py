@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.models.ngram import AddK, KneserNey, MaximumLikelihood, NGram, windows
+from coursekit.models.ngram import AbsoluteDiscounting, AddK, KneserNey, MaximumLikelihood, NGram, windows
 
 V, END = 6, 2
 documents = st.lists(st.lists(st.integers(0, V - 1), max_size=12), min_size=1, max_size=6)
@@ -16,6 +16,7 @@ orders = st.integers(1, 4)
 MODELS = {
     "ml": MaximumLikelihood,
     "add-k": lambda n, V, end: AddK(n, V, end, k=0.3),
+    "absolute": AbsoluteDiscounting,
     "kn": KneserNey,
     "kn, 0.75": lambda n, V, end: KneserNey(n, V, end, discount=0.75),
 }
@@ -29,9 +30,9 @@ def padded_ngrams(found, n: int) -> list[tuple[int, ...]]:
 
 
 class SlowKneserNey:
-    """Section 3.4 of Chen and Goodman, word for word, from sets of tuples."""
+    """The formula, from sets of tuples; with ``contexts=False`` that of absolute discounting."""
 
-    def __init__(self, n: int, found, discount: float | None = None):
+    def __init__(self, n: int, found, discount: float | None = None, contexts: bool = True):
         self.n = n
         self.c: dict[int, Counter] = {n: Counter(padded_ngrams(found, n))}
         for k in range(n - 1, 0, -1):
@@ -41,6 +42,8 @@ class SlowKneserNey:
             for gram in longer:
                 before[gram[1:]].add(gram[0])
             self.c[k] = Counter({gram: len(words) for gram, words in before.items()})
+            if not contexts:
+                self.c[k] = Counter(gram[-k:] for gram in padded_ngrams(found, n))
         self.D = {}
         for k, counts in self.c.items():
             n1 = sum(c == 1 for c in counts.values())
@@ -58,10 +61,10 @@ class SlowKneserNey:
         return first + self.D[k] * len(followers) / total * lower
 
 
-@given(documents, orders, st.sampled_from([None, 0.4, 1.0]))
-def test_kneser_ney_is_the_formula(found, n, discount):
-    model = KneserNey(n, V, END, discount).fit(found)
-    slow = SlowKneserNey(n, found, discount)
+@given(documents, orders, st.sampled_from([None, 0.4, 1.0]), st.booleans())
+def test_discounting_is_the_formula(found, n, discount, contexts):
+    model = (KneserNey if contexts else AbsoluteDiscounting)(n, V, END, discount).fit(found)
+    slow = SlowKneserNey(n, found, discount, contexts)
     contexts = {gram[:-1] for gram in padded_ngrams(found, n)} | {tuple([5] * (n - 1)), tuple([0, 1, 0][: n - 1])}
     for h in contexts:
         expected = [slow.p(w, h) for w in range(V)]

@@ -1,0 +1,1250 @@
+"""Checks of exercise 01: bigrams, smoothing, perplexity, two tokenizers, Bengio's network, a language model to train.
+
+The references are written in NumPy and plain Python; they share nothing with ``coursekit.models`` and
+``coursekit.text``.
+
+Legend: V vocabulary size, h the token before, w the token that follows, B contexts, n order, m embedding size.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.data.world import as_text, sentences
+from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.parts import Arrays, Case, Part, values
+from coursekit.grading.parts import score as show_score
+from coursekit.models.nnlm import NNLM, NNLMConfig, context_windows
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, in_rows
+
+END = 0
+Documents = Sequence[Sequence[int]]
+
+
+def number(generator: torch.Generator, least: int, most: int) -> int:
+    return int(torch.randint(least, most + 1, (1,), generator=generator))
+
+
+def random_ids(length: int, V: int, generator: torch.Generator) -> list[int]:
+    """Tokens without the end."""
+    return torch.randint(1, V, (length,), generator=generator).tolist()
+
+
+# --- bigrams -------------------------------------------------------------------------------------------
+
+
+def pairs_of(document: Sequence[int], front: bool = True, behind: bool = True) -> list[tuple[int, int]]:
+    return list(itertools.pairwise([*[END] * front, *document, *[END] * behind]))
+
+
+def counted(pairs: Iterable[tuple[int, int]], V: int) -> np.ndarray:
+    counts = np.zeros((V, V))
+    for h, w in pairs:
+        counts[h, w] += 1
+    return counts
+
+
+def count_reference(documents: Documents, vocab_size: int) -> np.ndarray:
+    return counted([pair for document in documents for pair in pairs_of(document)], vocab_size)
+
+
+def count_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(random_ids, generator=generator)
+    V, first, second, third = sizes(generator, 4, 4, 8)
+    two = (1 + torch.randperm(2, generator=generator)).tolist()
+
+    def lopsided(make: Callable[[], list[list[int]]]) -> list[list[int]]:
+        """Documents with a pair that comes again, whose counts change when rows and columns change places."""
+        while True:
+            counts = count_reference(documents := make(), V)
+            if (counts != counts.T).any() and counts.max() > 1:
+                return documents
+
+    again = lopsided(lambda: [draw(3, V) * 3])[0]
+    several = lopsided(lambda: [draw(first, V), draw(second, V), again, draw(third, V)])
+    empty = lopsided(lambda: [draw(second, V), [], draw(first, V)])
+    return [
+        Case("one document", f"the document {two}, V = 3", ([two], 3)),
+        Case("one document", f"the document {again}, V = {V}", ([again], V)),
+        Case("several documents", f"two documents of one token each, {[two[:1], two[1:]]}", ([two[:1], two[1:]], 3)),
+        Case("several documents", "four documents", (several, V)),
+        Case("empty document", "an empty document between two others", (empty, V)),
+    ]
+
+
+def count_with(padded: Callable[[Documents], list[list[int]]], change=lambda counts: counts):
+    """The counts of rows of tokens as they are, and something done to the counts."""
+
+    def mistake(documents, vocab_size):
+        pairs = [pair for row in padded(documents) for pair in itertools.pairwise(row)]
+        return change(counted(pairs, vocab_size))
+
+    return mistake
+
+
+def in_ends(documents: Documents) -> list[list[int]]:
+    return [[END, *document, END] for document in documents]
+
+
+def frequencies(counts: np.ndarray) -> np.ndarray:
+    totals = counts.sum(axis=1, keepdims=True)
+    return counts / np.where(totals == 0, 1, totals)
+
+
+count_bigrams = Part(
+    "count_bigrams",
+    {"one document": 4, "several documents": 4, "empty document": 2},
+    count_cases,
+    count_reference,
+    {
+        "rows and columns have changed places: the row is the token before, the column the one that follows": (
+            count_with(in_ends, lambda counts: counts.T)
+        ),
+        "the end is not counted as a token that follows: END stands behind each document": count_with(
+            lambda documents: [[END, *document] for document in documents]
+        ),
+        "the first token is not counted: END stands in front of each document too": count_with(
+            lambda documents: [[*document, END] for document in documents]
+        ),
+        "END is missing: it stands in front of each document and behind it": count_with(
+            lambda documents: [list(document) for document in documents]
+        ),
+        "pairs are counted across the boundary between two documents: each document is counted by itself": count_with(
+            lambda documents: [[END, *itertools.chain.from_iterable(documents), END]]
+        ),
+        "the END behind a document and the END before the next one are counted as a pair: each document is counted by "
+        "itself": count_with(lambda documents: [list(itertools.chain.from_iterable(in_ends(documents)))]),
+        "a pair that comes again is counted once: with a list of places, counts[h, w] += 1 adds only once to each; "
+        "index_put_ with accumulate=True, bincount or a loop add every time": count_with(
+            in_ends, lambda counts: np.minimum(counts, 1)
+        ),
+        "the empty document is left out: in it END follows END": count_with(
+            lambda documents: in_ends([document for document in documents if document])
+        ),
+        "these are frequencies: return the counts": count_with(in_ends, frequencies),
+        "the window is one token too wide: count neighbours": lambda documents, vocab_size: counted(
+            [pair for row in in_ends(documents) for pair in zip(row, row[2:], strict=False)], vocab_size
+        ),
+    },
+    result="run_count_bigrams",
+)
+
+
+# --- smoothing -----------------------------------------------------------------------------------------
+
+
+def smooth_reference(way, counts, amount):
+    counts = np.asarray(counts, float)
+    V = len(counts)
+    p = np.zeros((V, V))
+    if way == "add_k":
+        for h, w in np.ndindex(V, V):
+            p[h, w] = (counts[h, w] + amount) / (counts[h].sum() + amount * V)
+        return p
+    contexts = [sum(counts[h, w] > 0 for h in range(V)) for w in range(V)]  # N1+(. w)
+    different, some = sum(contexts), sum(c > 0 for c in contexts)
+    below = [max(c - amount, 0) / different + amount * some / different / V for c in contexts]
+    for h, w in np.ndindex(V, V):
+        total, types = counts[h].sum(), sum(counts[h] > 0)
+        p[h, w] = max(counts[h, w] - amount, 0) / total + amount * types / total * below[w] if total else below[w]
+    return p
+
+
+def latin(V: int, generator: torch.Generator) -> Tensor:
+    """Counts with the same entries in every row and every column: whichever way p(w) is made, it is 1 / V."""
+    row = torch.arange(V) * torch.randint(1, 4, (V,), generator=generator)
+    rows, columns = (torch.randperm(V, generator=generator) for _ in range(2))
+    return torch.stack([row.roll(int(shift)) for shift in rows])[:, columns].float()
+
+
+def sparse_counts(V: int, generator: torch.Generator, unseen: bool = False) -> Tensor:
+    """Counts: the most frequent token follows one other only, one token follows none; ``unseen``: a row is empty."""
+    while True:
+        counts = torch.randint(1, 6, (V, V), generator=generator)
+        counts[torch.rand(V, V, generator=generator) < 0.4] = 0
+        once, empty = torch.randperm(V, generator=generator)[:2].tolist()
+        frequent, never = torch.randperm(V, generator=generator)[:2].tolist()
+        counts[:, [frequent, never]] = 0
+        counts[once, frequent] = 30
+        if unseen:
+            counts[empty] = 0
+        types, contexts = (counts > 0).sum(dim=1), (counts > 0).sum(dim=0)
+        if (types > 0).sum() == V - unseen and types.max() > 1 and not torch.equal(types, contexts):
+            return counts.float()
+
+
+def smooth_cases(generator: torch.Generator) -> list[Case]:
+    V, W = sizes(generator, 2, 4, 7)
+    k, D = 0.25 * number(generator, 1, 3), 0.1 * number(generator, 5, 9)
+    even = "every token as frequent as any other"
+
+    def case(aspect, about, way, counts, parameter):
+        return Case(aspect, f"{way} with {about}", (way, counts, parameter))
+
+    return [
+        case("add-k", "k = 1, V = 3", "add_k", sparse_counts(3, generator), 1.0),
+        case("add-k", f"k = {k}, V = {V}", "add_k", sparse_counts(V, generator), k),
+        case("discount", f"D = 0.5, V = 3, {even}", "kneser_ney", latin(3, generator), 0.5),
+        case("discount", f"D = {D:.1f}, V = {V}, {even}", "kneser_ney", latin(V, generator), D),
+        case("continuation", "D = 0.5, V = 3", "kneser_ney", sparse_counts(3, generator), 0.5),
+        case("continuation", f"D = {D:.1f}, V = {W}", "kneser_ney", sparse_counts(W, generator), D),
+        case("unseen contexts", f"an empty row, V = {W}", "kneser_ney", sparse_counts(W, generator, unseen=True), D),
+    ]
+
+
+def added(estimate: Callable[[Tensor, float], Tensor]):
+    """A mistake in add_k."""
+    return lambda way, counts, amount: (
+        estimate(counts.double(), amount) if way == "add_k" else smooth_reference(way, counts, amount)
+    )
+
+
+def rows_of(counts: Tensor) -> Tensor:
+    return counts.sum(dim=1, keepdim=True)
+
+
+def discounted(counts: Tensor, D: float) -> Tensor:
+    """Counts (..., V) as shares of their sum, with a discount of D that all tokens share."""
+    total, types = counts.sum(dim=-1, keepdim=True), (counts > 0).sum(dim=-1, keepdim=True)
+    return (counts - D).clamp(min=0) / total + D * types / total / counts.shape[-1]
+
+
+def contexts_of(counts: Tensor) -> Tensor:
+    """In how many different contexts each token was seen."""
+    return (counts > 0).sum(dim=0).double()
+
+
+def kneser_ney_with(
+    lower=lambda counts, D: discounted(contexts_of(counts), D),
+    share=lambda counts, D: (counts - D).clamp(min=0) / rows_of(counts),
+    mass=lambda counts, D: D * rows_of(counts > 0) / rows_of(counts),
+    join=lambda share, mass, lower: share + mass * lower,
+    unseen=lambda p, lower: lower,
+):
+    """Kneser-Ney with something else in it; ``unseen`` says what stands in the empty rows."""
+
+    def mistake(way, counts, amount):
+        if way == "add_k":
+            return smooth_reference(way, counts, amount)
+        counts = counts.double()
+        below = lower(counts, amount)
+        p = join(share(counts, amount), mass(counts, amount), below)
+        return torch.where(rows_of(counts) > 0, p, unseen(p, below))
+
+    return mistake
+
+
+def shares_only(share: Tensor, mass: Tensor, lower: Tensor) -> Tensor:
+    return share
+
+
+smooth = Part(
+    "smooth",
+    {"add-k": 4, "discount": 5, "continuation": 4, "unseen contexts": 3},
+    smooth_cases,
+    smooth_reference,
+    {
+        "the rows of add_k do not sum to 1: each of the V tokens gets k, so the row's sum grows by k V": added(
+            lambda c, k: (c + k) / rows_of(c)
+        ),
+        "the rows of add_k do not sum to 1: k is added once to the row's sum, but to each of V tokens: add k V": added(
+            lambda c, k: (c + k) / (rows_of(c) + k)
+        ),
+        "the rows of add_k do not sum to 1: V is added to the row's sum; with k added to each token it is k V": added(
+            lambda c, k: (c + k) / (rows_of(c) + len(c))
+        ),
+        "1 is added, whatever k is": added(lambda c, k: (c + 1) / (rows_of(c) + len(c))),
+        "add_k adds nothing: what was never seen gets k too": added(lambda c, k: c / rows_of(c)),
+        "the columns of add_k sum to 1, not the rows: a row holds what follows one token": added(
+            lambda c, k: (c + k) / (c.sum(dim=0) + k * len(c))
+        ),
+        "add_k divides by the sum of the whole table: each row is divided by its own sum": added(
+            lambda c, k: (c + k) / (c.sum() + k * c.numel())
+        ),
+        "add_k adds k to the pairs that were seen only: those that were not seen need it": added(
+            lambda c, k: torch.where(c > 0, c + k, c) / (rows_of(c) + k * len(c))
+        ),
+        "the rows of kneser_ney do not sum to 1: what the discount takes away has to be given to p(w)": (
+            kneser_ney_with(join=shares_only)
+        ),
+        "kneser_ney divides what is left by its own sum: what the discount takes away goes to p(w)": kneser_ney_with(
+            share=lambda c, D: (c - D).clamp(min=0) / rows_of((c - D).clamp(min=0)), join=shares_only
+        ),
+        "the rows of kneser_ney do not sum to 1: D is taken from each of the N1+(h .) different tokens, so p(w) gets "
+        "D N1+(h .) / c(h)": kneser_ney_with(mass=lambda c, D: D / rows_of(c)),
+        "the rows of kneser_ney do not sum to 1: p(w) gets D N1+(h .) / c(h), and N1+ counts different tokens": (
+            kneser_ney_with(mass=lambda c, D: torch.full_like(rows_of(c), D))
+        ),
+        "the rows of kneser_ney do not sum to 1: the mass D N1+(h .) is to be divided by c(h) too": kneser_ney_with(
+            mass=lambda c, D: D * rows_of(c > 0)
+        ),
+        "the rows of kneser_ney do not sum to 1: N1+(h .) counts the tokens that followed h, not all V": (
+            kneser_ney_with(mass=lambda c, D: D * len(c) / rows_of(c))
+        ),
+        "a count of 0 became negative: max(c - D, 0)": kneser_ney_with(share=lambda c, D: (c - D) / rows_of(c)),
+        "p(w) is added only where nothing was seen: interpolation adds it to every token": kneser_ney_with(
+            join=lambda share, mass, lower: torch.where(share > 0, share, mass * lower)
+        ),
+        "p(w) is how frequent w is: Kneser-Ney counts in how many different contexts w was seen": kneser_ney_with(
+            lower=lambda c, D: c.sum(dim=0) / c.sum()
+        ),
+        "p(w) comes from how often w was seen: Kneser-Ney counts in how many different contexts it was seen": (
+            kneser_ney_with(lower=lambda c, D: discounted(c.sum(dim=0), D))
+        ),
+        "p(w) counts how many different tokens follow w: it counts in how many different contexts w was seen, "
+        "N1+(. w), one number for each column": kneser_ney_with(
+            lower=lambda c, D: discounted((c > 0).sum(dim=1).double(), D)
+        ),
+        "p(w) has no discount: a token that was never seen needs its share of 1 / V": kneser_ney_with(
+            lower=lambda c, D: contexts_of(c) / contexts_of(c).sum()
+        ),
+        "p(w) is 1 / V: it comes from the contexts in which w was seen": kneser_ney_with(
+            lower=lambda c, D: torch.full_like(c[0], 1 / len(c))
+        ),
+        "the row of an unseen context is 0 / 0, nan: give it p(w)": kneser_ney_with(
+            unseen=lambda p, lower: torch.nan * p
+        ),
+        "the row of an unseen context is zeros: give it p(w), so that it sums to 1": kneser_ney_with(
+            unseen=lambda p, lower: torch.zeros_like(p)
+        ),
+        "the row of an unseen context is 1 / V: p(w) says more": kneser_ney_with(
+            unseen=lambda p, lower: torch.full_like(p, 1 / len(p))
+        ),
+    },
+)
+
+
+# --- perplexity ----------------------------------------------------------------------------------------
+
+
+def measure_reference(p, documents, characters):
+    p = np.asarray(p, float)
+    used = [p[h, w] for document in documents for h, w in pairs_of(document)]
+    if min(used) == 0:
+        return math.inf, math.inf
+    bits = -sum(math.log2(x) for x in used)
+    return 2 ** (bits / len(used)), bits / characters
+
+
+def probabilities(V: int, generator: torch.Generator) -> Tensor:
+    """A table (V, V) whose rows sum to 1, in numbers of 32 bits."""
+    return numbers(V, V, generator=generator).softmax(dim=1)
+
+
+def unlike(lengths: Sequence[int], V: int, generator: torch.Generator) -> tuple[Tensor, list[list[int]]]:
+    """A table, and documents for it; the last, which is the shortest, has by far the highest perplexity."""
+    p = probabilities(V, generator)
+    *longer, shortest = sorted(lengths, reverse=True)
+    rare = 1 + int(p.diagonal()[1:].argmin())
+    return p, [*(random_ids(length, V, generator) for length in longer), [rare] * shortest]
+
+
+def measure_cases(generator: torch.Generator) -> list[Case]:
+    V, *lengths = sizes(generator, 4, 4, 9)
+    p, several = unlike(lengths, V, generator)
+    table, long = unlike((700, 600), 20, generator)
+    impossible = probabilities(V, generator)
+    h, w = several[1][:2]
+    impossible[h, w] = 0
+    impossible /= impossible.sum(dim=1, keepdim=True)
+    one = [[1, 2]] if number(generator, 0, 1) else [[2, 1]]
+    characters = sum(lengths) + number(generator, 20, 40)
+
+    def each(about, p, documents, characters):
+        found = ("perplexity", "0"), ("bits per character", "1")
+        return [Case(aspect, about, (p, documents, characters), result) for aspect, result in found]
+
+    return [
+        *each(f"the document {one[0]}, 9 characters, V = 3", probabilities(3, generator), one, 9),
+        *each(f"three documents, {characters} characters, V = {V}", p, several, characters),
+        Case("long documents", "documents of 600 and 700 tokens", (table, long, 6000)),
+        Case("impossible", f"a token that has the probability 0, V = {V}", (impossible, several, characters)),
+    ]
+
+
+def measure_with(
+    pairs=lambda documents: [pair for document in documents for pair in pairs_of(document)],
+    perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / tokens),
+    per_character=lambda bits, tokens, characters, documents: bits / characters,
+    least=0.0,
+    turned=False,
+):
+    """The two figures with something else in them; ``least`` is what a probability is lifted to."""
+
+    def mistake(p, documents, characters):
+        p = np.asarray(p, float).T if turned else np.asarray(p, float)
+        found = pairs(documents)
+        bits = -np.log2([max(p[h, w], least) for h, w in found]).sum()
+        about = bits, len(found), characters, documents
+        return perplexity(*about), per_character(*about)
+
+    return mistake
+
+
+def by_document(p, documents, characters):
+    each = [measure_reference(p, [document], characters) for document in documents]
+    return sum(perplexity for perplexity, _ in each) / len(each), sum(bits for _, bits in each)
+
+
+def of_the_mean(average: Callable[[np.ndarray], float]):
+    """A perplexity from another mean of the probabilities."""
+
+    def mistake(p, documents, characters):
+        used = np.array([float(p[h, w]) for document in documents for h, w in pairs_of(document)])
+        return average(used), measure_reference(p, documents, characters)[1]
+
+    return mistake
+
+
+def possible_only(p, documents, characters):
+    used = [float(p[h, w]) for document in documents for h, w in pairs_of(document)]
+    bits = -sum(math.log2(x) for x in used if x)
+    return 2 ** (bits / len(used)), bits / characters
+
+
+def product(p, documents, characters):
+    used = [float(p[h, w]) for document in documents for h, w in pairs_of(document)]
+    of_all = math.prod(used)
+    return (of_all ** (-1 / len(used)), -math.log2(of_all) / characters) if of_all else (math.inf, math.inf)
+
+
+measure = Part(
+    "measure",
+    {"perplexity": 5, "bits per character": 3, "long documents": 2, "impossible": 2},
+    measure_cases,
+    measure_reference,
+    {
+        "the wrong base: 2 is raised to a mean of natural logarithms; exp goes with ln, 2 ** with log2": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits * math.log(2) / tokens)
+        ),
+        "the wrong base: exp is taken of a mean in bits; exp goes with ln, 2 ** with log2": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: math.exp(min(bits / tokens, 700))
+        ),
+        "the perplexity is upside down: the exponent is minus the mean of ln p": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: 2 ** -(bits / tokens)
+        ),
+        "this is the mean of - ln p: the perplexity is exp of it": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: bits * math.log(2) / tokens
+        ),
+        "this is the mean of - log2 p: the perplexity is 2 ** of it": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: bits / tokens
+        ),
+        "divided by the characters: the perplexity is one of tokens, divide by their number": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / characters)
+        ),
+        "the ends are predicted, but not counted: N counts one end for each document": measure_with(
+            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / (tokens - len(documents)))
+        ),
+        "the end is not predicted: END after the last token counts too": measure_with(
+            pairs=lambda documents: [pair for document in documents for pair in pairs_of(document, behind=False)]
+        ),
+        "the ends are counted, but not predicted: add ln p of END after the last token": measure_with(
+            pairs=lambda documents: [pair for document in documents for pair in pairs_of(document, behind=False)],
+            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / (tokens + len(documents))),
+        ),
+        "the first token is not predicted: it counts too, and stands after END": measure_with(
+            pairs=lambda documents: [pair for document in documents for pair in pairs_of(document, front=False)]
+        ),
+        "neither the first token nor the end is predicted: END stands in front of each document and behind it": (
+            measure_with(
+                pairs=lambda documents: [p for document in documents for p in itertools.pairwise(document)],
+            )
+        ),
+        "the documents run into each other: each token is predicted from its own document": measure_with(
+            pairs=lambda documents: pairs_of(list(itertools.chain.from_iterable(documents)))
+        ),
+        "this is the mean of the documents' perplexities: take the mean of ln p over all tokens, then exp once": (
+            by_document
+        ),
+        "this is 1 / the mean of p: the perplexity takes the mean of the logarithms": of_the_mean(
+            lambda used: 1 / used.mean()
+        ),
+        "this is the mean of 1 / p: the perplexity takes the mean of the logarithms": of_the_mean(
+            lambda used: (1 / used).mean()
+        ),
+        "these are nats: bits have the logarithm of base 2": measure_with(
+            per_character=lambda bits, tokens, characters, documents: bits * math.log(2) / characters
+        ),
+        "these are bits per token: divide all bits by the characters": measure_with(
+            per_character=lambda bits, tokens, characters, documents: bits / tokens
+        ),
+        "the ends are counted as characters: divide by the characters as they are given": measure_with(
+            per_character=lambda bits, tokens, characters, documents: bits / (characters + len(documents))
+        ),
+        "this is the perplexity of a character: return its binary logarithm, the bits": measure_with(
+            per_character=lambda bits, tokens, characters, documents: 2 ** (bits / characters)
+        ),
+        "the product of so many probabilities is 0 to a computer: add up the logarithms": product,
+        "rows and columns have changed places: p[h, w] is the probability of w after h": measure_with(turned=True),
+        "what has the probability 0 is left out: whoever held a token for impossible has infinite perplexity": (
+            possible_only
+        ),
+        **{
+            f"a probability of 0 is lifted to {least:g}: whoever held a token for impossible has infinite "
+            "perplexity": measure_with(least=least)
+            for least in (1e-12, 1e-10, 1e-9, 1e-8, 1e-6, 1e-5)
+        },
+    },
+)
+
+
+# --- byte-pair encoding --------------------------------------------------------------------------------
+
+
+def until(
+    make: Callable[[], tuple],
+    right: Callable[..., np.ndarray],
+    mistakes: Sequence[Callable[..., np.ndarray]],
+    tell: Sequence[Callable[..., np.ndarray]],
+    never: Sequence[Callable[..., np.ndarray]] = (),
+) -> tuple:
+    """Arguments on which the mistakes of ``tell`` show, those of ``never`` do not, and no two look the same."""
+    while True:
+        task = make()
+        want = right(*task).tolist()
+        if any(mistake(*task).tolist() == want for mistake in tell):
+            continue
+        if any(mistake(*task).tolist() != want for mistake in never):
+            continue
+        wrong = [found for mistake in mistakes if (found := mistake(*task).tolist()) != want]
+        if all(one != other for one, other in itertools.combinations(wrong, 2)):
+            return task
+
+
+Word = Sequence[int]
+Symbols = tuple[int, int]
+
+
+def merged(word: Word, pair: Symbols, new: int) -> list[int]:
+    result: list[int] = []
+    for symbol in word:
+        if result and (result[-1], symbol) == tuple(pair):
+            result[-1] = new
+        else:
+            result.append(symbol)
+    return result
+
+
+def merged_backwards(word: Word, pair: Symbols, new: int) -> list[int]:
+    return merged(word[::-1], pair[::-1], new)[::-1]
+
+
+def merged_once(word: Word, pair: Symbols, new: int) -> list[int]:
+    places = [i for i, found in enumerate(itertools.pairwise(word)) if found == tuple(pair)]
+    return [*word[: places[0]], new, *word[places[0] + 2 :]] if places else list(word)
+
+
+def merged_overlapping(word: Word, pair: Symbols, new: int) -> list[int]:
+    """Every place where the pair stands becomes the new symbol, even if it shares a symbol with the one before."""
+    starts = [found == tuple(pair) for found in itertools.pairwise(word)] + [False]
+    return [new if here else symbol for symbol, here, left in zip(word, starts, [False, *starts]) if here or not left]
+
+
+def merged_beside(word: Word, pair: Symbols, new: int) -> list[int]:
+    """The second symbol of the pair stays."""
+    starts = [found == tuple(pair) for found in itertools.pairwise(word)] + [False]
+    return [new if here else symbol for symbol, here in zip(word, starts)]
+
+
+def weighted(words: Sequence[Word], counts: Sequence[int]) -> dict[Symbols, int]:
+    found: dict[Symbols, int] = {}
+    for word, count in zip(words, counts, strict=True):
+        for pair in itertools.pairwise(word):
+            found[pair] = found.get(pair, 0) + count
+    return found
+
+
+def unweighted(words: Sequence[Word], counts: Sequence[int]) -> dict[Symbols, int]:
+    return weighted(words, [1] * len(words))
+
+
+def once_per_word(words: Sequence[Word], counts: Sequence[int]) -> dict[Symbols, int]:
+    found: dict[Symbols, int] = {}
+    for word, count in zip(words, counts, strict=True):
+        for pair in dict.fromkeys(itertools.pairwise(word)):
+            found[pair] = found.get(pair, 0) + count
+    return found
+
+
+def smallest(found: dict[Symbols, int]) -> Symbols:
+    return min(found, key=lambda pair: (-found[pair], pair))
+
+
+def merges_by(
+    words: Sequence[Word],
+    counts: Sequence[int],
+    n_merges: int,
+    first: int,
+    merge=merged,
+    neighbours=weighted,
+    choose=smallest,
+    update: bool = True,
+    least: int = 1,
+    numbered=lambda first, k: first + k,
+) -> list[Symbols]:
+    """Merges in the order in which they are learned, with places for mistakes.
+
+    Args:
+        update: the words change with each merge; else the best pairs of the first count are taken.
+        least: pairs that are rarer are not merged.
+        numbered: the symbol that merge k makes.
+    """
+    words, merges = [list(word) for word in words], []
+    while len(merges) < n_merges:
+        found = {pair: n for pair, n in neighbours(words, counts).items() if n >= least}
+        if not update:
+            found = {pair: n for pair, n in found.items() if pair not in merges}
+        if not found:
+            break
+        pair = choose(found)
+        if update:
+            words = [merge(word, pair, numbered(first, len(merges))) for word in words]
+        merges.append(pair)
+    return merges
+
+
+def in_order(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
+    for k, pair in enumerate(merges):
+        word = merge(word, pair, first + k)
+    return list(word)
+
+
+def last_first(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
+    """The merges from the last learned to the first, again and again."""
+    before = None
+    while word != before:
+        before = word
+        for k, pair in reversed(list(enumerate(merges))):
+            word = merge(word, pair, first + k)
+    return list(word)
+
+
+def last_first_once(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
+    for k, pair in reversed(list(enumerate(merges))):
+        word = merge(word, pair, first + k)
+    return list(word)
+
+
+def leftmost_first(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
+    """Of all pairs that have a merge the one that stands leftmost, again and again."""
+    rank, word = {tuple(pair): k for k, pair in enumerate(merges)}, list(word)
+    while places := [i for i, pair in enumerate(itertools.pairwise(word)) if pair in rank]:
+        i = places[0]
+        word[i : i + 2] = [first + rank[word[i], word[i + 1]]]
+    return word
+
+
+def longest_match(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
+    """From left to right the symbol that stands for most, whatever merges lead to it."""
+    stands_for: dict[int, tuple[int, ...]] = {}
+    for k, pair in enumerate(merges):
+        stands_for[first + k] = sum((stands_for.get(symbol, (symbol,)) for symbol in pair), ())
+    result, place = [], 0
+    while place < len(word):
+        fitting = [s for s, these in stands_for.items() if tuple(word[place : place + len(these)]) == these]
+        symbol = max(fitting, key=lambda s: len(stands_for[s]), default=word[place])
+        result.append(symbol)
+        place += len(stands_for.get(symbol, (symbol,)))
+    return result
+
+
+def bpe_with(encode=in_order, merge=merged, **learning):
+    """The three functions with something else in them, called by the name of the task."""
+
+    def mistake(task, *arguments):
+        if task == "merge":
+            return np.array(merge(*arguments))
+        if task == "learn":
+            return np.array(merges_by(*arguments, merge=merge, **learning))
+        return np.array(encode(*arguments, merge=merge))
+
+    return mistake
+
+
+BPE_MISTAKES: dict[str, dict[str, Any]] = {
+    "in a run such as 5 5 5 a symbol was merged twice: go on behind a pair that you have merged": {
+        "merge": merged_overlapping
+    },
+    "it merges from right to left: in 5 5 5 the first two become the new symbol": {"merge": merged_backwards},
+    "the second symbol of the pair stays behind the new one: it takes the place of both": {"merge": merged_beside},
+    "only the first place is merged: merge all of them": {"merge": merged_once},
+    "the words are not weighted: a pair counts as often as its word occurs, counts": {"neighbours": unweighted},
+    "a pair that stands twice in a word counts once: it counts at each place": {"neighbours": once_per_word},
+    "of equally frequent pairs the one that was seen first is taken: take the smallest one, min(pair)": {
+        "choose": lambda found: max(found, key=lambda pair: found[pair])
+    },
+    "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": {
+        "choose": lambda found: max(found, key=lambda pair: (found[pair], pair))
+    },
+    "of equally frequent pairs the one with the smallest right symbol is taken: the left one decides first": {
+        "choose": lambda found: min(found, key=lambda pair: (-found[pair], pair[::-1]))
+    },
+    "the rarest pair is taken: take the most frequent": {
+        "choose": lambda found: min(found, key=lambda pair: (found[pair], pair))
+    },
+    "the words stay as they were: merge the pair in all words, then count again": {"update": False},
+    "the new symbols have the wrong numbers: merge k, counted from 0, makes first + k": {
+        "numbered": lambda first, k: first + k + 1
+    },
+    "every merge makes the same symbol: merge k makes first + k": {"numbered": lambda first, k: first},
+    "it stops at pairs that were seen once: it goes on until no word has two symbols": {"least": 2},
+    "the merges are applied in the wrong order, the last learned first: begin with the first": {
+        "encode": last_first_once
+    },
+    "the leftmost pair is merged, whichever it is: the merge learned first is applied in the whole word, then the "
+    "next": {"encode": leftmost_first},
+    "the longest symbol is taken from the left, as in WordPiece: apply the merges, in the order learned": {
+        "encode": longest_match
+    },
+    "the merge that was learned last comes first: of those that are possible, the one learned first is applied": {
+        "encode": last_first
+    },
+}
+BPE_SUSPECTS = {words: bpe_with(**mistake) for words, mistake in BPE_MISTAKES.items()}
+
+
+@functools.lru_cache(maxsize=128)  # some trying
+def bpe_problems(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+    *mistakes, _ = BPE_SUSPECTS.values()  # the last may look like others
+    overlapping, backwards, beside, once, light, per_word, first_seen, largest, right_first, rarest = mistakes[:10]
+    stale, late, same, frequent, reverse, leftmost, longest = mistakes[10:]
+    chance = [first_seen, largest, right_first]
+    first = number(generator, 4, 7)
+
+    def some_word(least: int, most: int, symbols: int = 3) -> list[int]:
+        return torch.randint(symbols, (number(generator, least, most),), generator=generator).tolist()
+
+    def to_learn(words: int, n_merges: int, most: int = 6) -> tuple:
+        counts = torch.randint(1, 6, (words,), generator=generator).tolist()
+        return "learn", [some_word(2, most) for _ in range(words)], counts, n_merges, first
+
+    def to_encode(n_merges: int, least: int) -> tuple:
+        words = [some_word(2, 7, 2) for _ in range(6)]
+        merges = [list(pair) for pair in merges_by(words, [1] * 6, n_merges, first)]
+        return "encode", some_word(least, least + 4, 2), merges, first
+
+    def case(aspect, make, tell, never=()):
+        task = until(make, bpe_with(), mistakes, tell, never)
+        return Case(aspect, described(*task), task)
+
+    a, b = torch.randperm(first, generator=generator)[:2].tolist()
+    return [
+        case("merge", lambda: ("merge", [a, b, b, a, b], [a, b], first), [beside, once]),
+        case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], first), [overlapping, backwards]),
+        case("merge", lambda: ("merge", [b, b, a], [a, b], first), []),
+        case("choice", lambda: to_learn(2, 1), [light, rarest], chance),
+        case("choice", lambda: to_learn(4, 1), [light, per_word, rarest], chance),
+        case("choice", lambda: to_learn(4, 1), chance),
+        case("training", lambda: to_learn(4, 3), [stale, late, same, beside, light]),
+        case("training", lambda: to_learn(5, 6, 8), [stale, overlapping, once, backwards, per_word]),
+        case("training", lambda: to_learn(4, 40), [stale, frequent, *chance]),
+        case("encoding", lambda: to_encode(3, 5), [reverse], [backwards, overlapping]),
+        case("encoding", lambda: to_encode(5, 8), [reverse, leftmost]),
+        case("encoding", lambda: to_encode(6, 9), [reverse, leftmost, longest]),
+        case("encoding", lambda: to_encode(4, 9), [once, overlapping, backwards]),
+    ]
+
+
+def described(task: str, *arguments: Any) -> str:
+    if task == "learn":
+        words, counts, n_merges, first = arguments
+        return f"learn: {n_merges} merges, first = {first}, words {words}, counts {counts}"
+    if task == "encode":
+        word, merges, first = arguments
+        return f"encode: the word {word}, merges {merges}, first = {first}"
+    word, pair, new = arguments
+    return f"merge: the word {word}, the pair {tuple(pair)} becomes {new}"
+
+
+def bpe_cases(generator: torch.Generator) -> list[Case]:
+    return bpe_problems(number(generator, 0, 2**31 - 2))
+
+
+bpe = Part(
+    "bpe",
+    {"merge": 3, "choice": 4, "training": 5, "encoding": 6},
+    bpe_cases,
+    bpe_with(),
+    BPE_SUSPECTS,
+)
+
+
+# --- WordPiece -----------------------------------------------------------------------------------------
+
+UNK = "[UNK]"
+
+
+def pieces_of(word: str, tokens: Sequence[str]) -> list[str]:
+    found, rest, mark = [], word, ""
+    while rest:
+        fitting = [end for end in range(1, len(rest) + 1) if mark + rest[:end] in tokens]
+        if not fitting:
+            return [UNK]
+        end = max(fitting)
+        found.append(mark + rest[:end])
+        rest, mark = rest[end:], "##"
+    return found
+
+
+def pieces_with(
+    length=max,
+    spelled=lambda part, inner: [f"##{part}"] if inner else [part],
+    unknown=lambda found, rest: [UNK],
+    written=lambda piece: piece,
+    skip: bool = False,
+) -> Callable[[str, Sequence[str]], list[str]]:
+    """Greedy matching with something else in it.
+
+    Args:
+        length: chooses among the lengths that fit.
+        spelled: how a part may stand in the vocabulary.
+        unknown: what is returned where nothing fits.
+        written: what stands in the result for a piece.
+        skip: where nothing fits, one [UNK] stands for a letter, and it goes on.
+    """
+
+    def pieces(word: str, tokens: Sequence[str]) -> list[str]:
+        found, start = [], 0
+        while start < len(word):
+            fitting = {}
+            for end in range(start + 1, len(word) + 1):
+                for token in spelled(word[start:end], start > 0):
+                    if token in tokens:
+                        fitting.setdefault(end, token)
+            if fitting:
+                end = length(fitting)
+                found.append(written(fitting[end]))
+                start = end
+            elif skip:
+                found.append(UNK)
+                start += 1
+            else:
+                return unknown(found, word[start:])
+        return found
+
+    return pieces
+
+
+def segmentations(word: str, tokens: Sequence[str], mark: str = "") -> Iterable[list[str]]:
+    """All ways to put a word together, those with the longest first piece first."""
+    if not word:
+        yield []
+    for end in range(len(word), 0, -1):
+        if mark + word[:end] in tokens:
+            for rest in segmentations(word[end:], tokens, "##"):
+                yield [mark + word[:end], *rest]
+
+
+def backtracking(word: str, tokens: Sequence[str]) -> list[str]:
+    return next(iter(segmentations(word, tokens)), [UNK])
+
+
+def from_the_end(word: str, tokens: Sequence[str]) -> list[str]:
+    found, rest = [], word
+    while rest:
+        for start in range(len(rest)):
+            token = rest[start:] if start == 0 else f"##{rest[start:]}"
+            if token in tokens:
+                break
+        else:
+            return [UNK]
+        found.insert(0, token)
+        rest = rest[:start]
+    return found
+
+
+def whole_or_nothing(word: str, tokens: Sequence[str]) -> list[str]:
+    return [word if word in tokens else UNK]
+
+
+PIECES: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
+    "the first piece has ## before it: ## marks pieces that do not begin a word": pieces_with(
+        spelled=lambda part, inner: [f"##{part}"]
+    ),
+    "the pieces inside the word are looked up without ##: they stand in the vocabulary with it": pieces_with(
+        spelled=lambda part, inner: [part]
+    ),
+    "pieces inside the word may not be those that begin a word: look up ## and the letters only": pieces_with(
+        spelled=lambda part, inner: [f"##{part}", part] if inner else [part]
+    ),
+    "the pieces have lost their ##: return them as they stand in the vocabulary": pieces_with(
+        written=lambda piece: piece.removeprefix("##")
+    ),
+    "a word that is not in the vocabulary as a whole is cut into pieces": whole_or_nothing,
+    "the shortest piece is taken: take the longest that fits": pieces_with(length=min),
+    "it begins at the end of the word: take the longest piece from the front": from_the_end,
+    "it goes back and tries a shorter piece: the longest piece stays, and if nothing fits behind it the whole word is "
+    "[UNK]": backtracking,
+    "a part of the word is [UNK]: where nothing fits, the whole word is, the pieces before it too": pieces_with(
+        unknown=lambda found, rest: [*found, UNK]
+    ),
+    "single letters are [UNK]: where nothing fits, the whole word is one [UNK]": pieces_with(skip=True),
+    "where nothing fits the pieces before it are returned: return [UNK] alone": pieces_with(
+        unknown=lambda found, rest: found
+    ),
+}
+
+
+def places(pieces: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
+    """The number of each piece in the vocabulary, -1 for what is not in it."""
+    return np.array([tokens.index(piece) if piece in tokens else -1 for piece in pieces], int)
+
+
+WORDPIECE_SUSPECTS = {
+    words: lambda word, tokens, pieces=pieces: places(pieces(word, tokens), tokens) for words, pieces in PIECES.items()
+}
+
+
+def wordpiece_reference(word: str, tokens: Sequence[str]) -> np.ndarray:
+    return places(pieces_of(word, tokens), tokens)
+
+
+def wordpiece_cases(generator: torch.Generator) -> list[Case]:
+    mistakes = list(WORDPIECE_SUSPECTS.values())
+    marks, choice, unknown = mistakes[:5], mistakes[5:7], mistakes[7:]
+    hash_first, plain_inner, either, bare, whole = marks
+
+    def letters(least: int, most: int) -> str:
+        length = number(generator, least, most)
+        return "".join("abc"[i] for i in torch.randint(3, (length,), generator=generator).tolist())
+
+    def task(aspect: str, length: int, n_tokens: int) -> tuple[str, list[str]]:
+        while True:
+            found = {letters(1, 3) for _ in range(n_tokens)} | {f"##{letters(1, 3)}" for _ in range(n_tokens)}
+            word, tokens = letters(length, length), [UNK, *sorted(found)]
+            if (pieces_of(word, tokens) == [UNK]) == (aspect == "unknown"):
+                return word, tokens
+
+    def dead_end() -> tuple[str, list[str]]:
+        """The longest first piece leaves what nothing fits, and a shorter one would not."""
+        word = "".join("abcdefgh"[i] for i in torch.randperm(8, generator=generator)[:6].tolist())
+        tokens = {word[:2], word[:3], word[:4], f"##{word[3:]}", f"##{word[1:]}"}
+        return word, [UNK, *sorted(tokens | {letters(1, 3) for _ in range(3)} | {f"##{letters(1, 3)}"})]
+
+    def case(aspect, make, tell, never=()):
+        word, tokens = until(make, wordpiece_reference, mistakes, tell, never)
+        listed = ", ".join(f"{i} {token}" for i, token in enumerate(tokens))
+        return Case(aspect, f"the word {word}; the vocabulary {listed}", (word, tokens))
+
+    always = [hash_first, plain_inner, bare, whole]
+    return [
+        case("pieces", partial(task, "pieces", 4, 7), always, choice),
+        case("pieces", partial(task, "pieces", 6, 8), [*always, either], choice),
+        case("longest first", partial(task, "longest first", 5, 9), [*always, choice[0]]),
+        case("longest first", partial(task, "longest first", 7, 12), [*always, *choice]),
+        case("unknown", partial(task, "unknown", 4, 5), unknown[1:], [*marks, *choice, unknown[0]]),
+        case("unknown", dead_end, unknown, [*marks, *choice]),
+    ]
+
+
+wordpiece = Part(
+    "wordpiece",
+    {"pieces": 4, "longest first": 3, "unknown": 3},
+    wordpiece_cases,
+    wordpiece_reference,
+    WORDPIECE_SUSPECTS,
+    result="run_wordpiece",
+)
+
+
+# --- Bengio's network ----------------------------------------------------------------------------------
+
+
+def context_reference(document: Sequence[int], n: int) -> np.ndarray:
+    rows = []
+    for place in range(len(document) + 1):
+        rows.append([document[i] if i >= 0 else END for i in range(place - n + 1, place)])
+    return np.array(rows)
+
+
+def logits_reference(context, C, H, d, U, b, W):
+    C, H, d, U, b, W = (np.asarray(a, float) for a in (C, H, d, U, b, W))
+    rows = []
+    for tokens in np.asarray(context):
+        x = np.concatenate([C[token] for token in tokens])
+        rows.append(b + W @ x + U @ np.tanh(d + H @ x))
+    return np.array(rows)
+
+
+def nnlm_reference(task, *arguments):
+    return context_reference(*arguments) if task == "contexts" else logits_reference(*arguments)
+
+
+def nnlm_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def contexts(length, n):
+        document = (1 + torch.randperm(9, generator=generator)[:length]).tolist()
+        return Case("contexts", f"contexts: the document {document}, n = {n}", ("contexts", document, n))
+
+    def network(aspect, about, B, n, V, m, h, out=1.0):
+        size = (n - 1) * m
+        context = torch.randint(V, (B, n - 1), generator=generator)
+        context[:, 0] = (context[:, -1] + 1) % V  # the order counts
+        while True:
+            C, H, d = draw(V, m), draw(h, size), draw(h)
+            before = d + C[context].flatten(1) @ H.T
+            if before.max() > 1 and before.min() < -1:  # where functions like tanh differ
+                weights = C, H, d, draw(V, h), out * draw(V), out * draw(V, size)
+                return Case(aspect, f"scores: {about}", ("scores", context, *weights))
+
+    B, n, V, m, h = sizes(generator, 5, 3, 8)
+    return [
+        contexts(3, 3),
+        contexts(number(generator, 5, 8), 4),
+        contexts(2, 5),
+        contexts(number(generator, 3, 5), 2),
+        network("hidden layer", "one context of two tokens; b and W are zeros", 1, 3, 3, 2, 2, out=0.0),
+        network("hidden layer", "several contexts; b and W are zeros", B, n, V, m, h, out=0.0),
+        network("whole network", "one context of two tokens", 1, 3, 3, 2, 2),
+        network("whole network", "several contexts", B, n, V, m, h),
+        network("whole network", "B = V = h = (n - 1) m: no axis can be told by its size", 6, 4, 6, 2, 6),
+    ]
+
+
+def contexts_with(change: Callable[[np.ndarray, Sequence[int], int], Any]):
+    """Something done to the contexts."""
+    return lambda task, *arguments: (
+        change(context_reference(*arguments), *arguments) if task == "contexts" else logits_reference(*arguments)
+    )
+
+
+def network_with(
+    hidden=lambda x, H, d: torch.tanh(d + x @ H.T),
+    last=lambda x, hidden, U, b, W: b + x @ W.T + hidden @ U.T,
+    joined=lambda vectors: vectors.flatten(1),
+):
+    """The network with something else in it; ``joined`` makes x of vectors (B, n - 1, m)."""
+
+    def mistake(task, *arguments):
+        if task == "contexts":
+            return context_reference(*arguments)
+        context, *weights = arguments
+        C, H, d, U, b, W = (weight.double() for weight in weights)
+        x = joined(C[context])
+        return last(x, hidden(x, H, d), U, b, W)
+
+    return mistake
+
+
+def padded(document: Sequence[int], n: int, front: int, behind: int) -> list[int]:
+    return [*[END] * front, *document, *[END] * behind]
+
+
+def slices(row: Sequence[int], size: int) -> np.ndarray:
+    return np.array([row[i : i + size] for i in range(len(row) - size + 1)])
+
+
+nnlm = Part(
+    "nnlm",
+    {"contexts": 4, "hidden layer": 4, "whole network": 4},
+    nnlm_cases,
+    nnlm_reference,
+    {
+        "the contexts are one token too late: a context ends before the token that is to be predicted": contexts_with(
+            lambda rows, document, n: slices(padded(document, n, n - 2, 1), n - 1)
+        ),
+        "the contexts are one token too early: a context ends with the token just before": contexts_with(
+            lambda rows, document, n: slices(padded(document, n, n, 0), n - 1)[:-1]
+        ),
+        "the contexts are turned round: the token just before stands last": contexts_with(
+            lambda rows, document, n: rows[:, ::-1].copy()
+        ),
+        "the context of the end is missing: END behind the document is predicted too": contexts_with(
+            lambda rows, document, n: rows[:-1]
+        ),
+        "the contexts of the first tokens are missing: END stands in front of the document, n - 1 times": contexts_with(
+            lambda rows, document, n: slices(document, n - 1)
+        ),
+        "a context has n - 1 tokens; these have n": contexts_with(
+            lambda rows, document, n: slices(padded(document, n, n, 0), n)
+        ),
+        "these windows hold the token that is to be predicted too: a context has n - 1 tokens": contexts_with(
+            lambda rows, document, n: slices(padded(document, n, n - 1, 1), n)
+        ),
+        "a context that begins before the document is filled behind it: END stands in front": contexts_with(
+            lambda rows, document, n: np.array(
+                [[*(known := document[max(0, t - n + 1) : t]), *[END] * (n - 1 - len(known))] for t in range(len(rows))]
+            )
+        ),
+        "the tanh is forgotten": network_with(hidden=lambda x, H, d: d + x @ H.T),
+        "this is another function than tanh: a relu": network_with(hidden=lambda x, H, d: torch.relu(d + x @ H.T)),
+        "this is another function than tanh: a sigmoid": network_with(
+            hidden=lambda x, H, d: torch.sigmoid(d + x @ H.T)
+        ),
+        "d stands outside the tanh: it is added inside": network_with(hidden=lambda x, H, d: d + torch.tanh(x @ H.T)),
+        "d is forgotten": network_with(hidden=lambda x, H, d: torch.tanh(x @ H.T)),
+        "b is forgotten": network_with(last=lambda x, hidden, U, b, W: x @ W.T + hidden @ U.T),
+        "the direct connection W x is forgotten": network_with(last=lambda x, hidden, U, b, W: b + hidden @ U.T),
+        "b and W x are forgotten": network_with(last=lambda x, hidden, U, b, W: hidden @ U.T),
+        "the vectors of the context are in the wrong order, from the last token to the first": network_with(
+            joined=lambda vectors: vectors.flip(1).flatten(1)
+        ),
+        "x mixes the vectors up: all of the first token's vector, then all of the second's": network_with(
+            joined=lambda vectors: vectors.mT.flatten(1)
+        ),
+        "a matrix is transposed: rows of H, U and W are what comes out": network_with(
+            hidden=lambda x, H, d: torch.tanh(d + x @ H), last=lambda x, hidden, U, b, W: b + x @ W + hidden @ U
+        ),
+        "these are probabilities: return the scores y, before the softmax": network_with(
+            last=lambda x, hidden, U, b, W: (b + x @ W.T + hidden @ U.T).softmax(dim=1)
+        ),
+        "these are log-probabilities: return the scores y, before the softmax": network_with(
+            last=lambda x, hidden, U, b, W: (b + x @ W.T + hidden @ U.T).log_softmax(dim=1)
+        ),
+        "the tanh is taken of y: it belongs to the hidden layer": network_with(
+            hidden=lambda x, H, d: d + x @ H.T,
+            last=lambda x, hidden, U, b, W: torch.tanh(b + x @ W.T + hidden @ U.T),
+        ),
+    },
+)
+
+
+# --- a language model of one's own ---------------------------------------------------------------------
+
+KNOWN = 5000  # sentences that the notebook shows
+HIDDEN = 600
+MOST_WEIGHTS = 2_000_000
+BOUNDS = {"0.70 bits": 0.70, "0.63 bits": 0.63}
+
+
+@functools.cache
+def vocabulary() -> dict[str, int]:
+    """The number of each word of the sentences to train on; 0 is END."""
+    words = sorted({word for sentence in sentences(KNOWN) for word in sentence.en})
+    return {word: i for i, word in enumerate(words, start=1)}
+
+
+def as_documents(found: Sequence[Any]) -> list[list[int]]:
+    return [[vocabulary()[word] for word in sentence.en] for sentence in found]
+
+
+def train_cases(generator: torch.Generator) -> list[Case]:
+    hidden = sentences(HIDDEN, "test", seed=number(generator, 1, 2**31))
+    return [Case(aspect, f"{HIDDEN} new sentences", secret=hidden) for aspect in BOUNDS]
+
+
+def rebuilt(weights: Arrays) -> NNLM | RNNLM | str:
+    """The model that has these weights, its sizes read off them; or, in words, why there is none."""
+    if sum(array.size for array in weights.values()) > MOST_WEIGHTS:
+        return f"the model has more than {MOST_WEIGHTS:,} weights: a smaller one does"
+    shapes = {name: array.shape for name, array in weights.items()}
+    neither = "this is neither an NNLM nor an RNNLM of the course: return the trained model itself"
+    try:
+        V, m = shapes["embedding.weight"]
+        if "H.weight" in shapes:
+            h, x = shapes["H.weight"]
+            config = NNLMConfig(V, n=x // m + 1, embed_size=m, hidden_size=h, direct="W.weight" in shapes)
+        else:
+            rows, D = shapes["rnn.weight_hh_l0"]
+            cell = {1: "rnn", 3: "gru", 4: "lstm"}[rows // D]
+            config = RNNLMConfig(V, embed_size=m, hidden_size=D, cell=cell)
+    except (KeyError, ValueError, ZeroDivisionError):
+        return neither
+    vocab_size = len(vocabulary()) + 1
+    if vocab_size != V:
+        return "the model has another vocabulary: vocab_size is that of the notebook" + values(V, vocab_size)
+    model = (NNLM if isinstance(config, NNLMConfig) else RNNLM)(config).eval()
+    if {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()} != shapes:
+        return neither
+    if not all(np.isfinite(array).all() for array in weights.values()):
+        return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
+    model.load_state_dict({name: torch.tensor(array).float() for name, array in weights.items()})
+    return model
+
+
+class Measured:
+    """A language model on documents: what it predicts at every place, the ends included."""
+
+    def __init__(self, model: NNLM | RNNLM, documents: Documents):
+        self.model, self.documents = model, documents
+        self.target = torch.tensor([token for document in documents for token in [*document, END]])
+        self.before = torch.tensor([token for document in documents for token in [END, *document]])
+        self.place = torch.tensor([place for document in documents for place in range(len(document) + 1)])
+        self.logits = self.predict()
+
+    @torch.inference_mode()
+    def predict(self, turned: bool = False) -> Tensor:
+        """Logits of all places, document by document; ``turned``: contexts are read from the last to the first."""
+        if isinstance(self.model, NNLM):
+            context = context_windows(self.documents, self.model.config)["context"]
+            return self.model(context.flip(1) if turned else context)
+        ids, _, real = in_rows(self.documents, END)
+        return self.model(ids)[0][real]
+
+    def nats(self, target: Tensor, logits: Tensor | None = None) -> Tensor:
+        return F.cross_entropy(self.logits if logits is None else logits, target, reduction="none")
+
+    def bits(self) -> float:
+        """All bits of the documents."""
+        return self.nats(self.target).double().sum().item() / math.log(2)
+
+    def why_not(self) -> str:
+        """The likely reason for too many bits, in words."""
+        loss, last = self.nats(self.target), self.target == END
+        inner = ~last & (self.place > 0)
+        inside = loss[inner].mean()
+        later = self.target.roll(-1)  # the token after the one to be predicted, but not behind the end
+        if self.nats(self.before)[inner].mean() < inside - 1:
+            return (
+                "the model predicts the token that it has just read: the targets are the tokens that come next, one "
+                "place later than what it reads"
+            )
+        if self.nats(later)[~last].mean() < loss[~last].mean() - 1:
+            return "the model predicts the token after the next: the targets are one place too late"
+        if self.nats(self.target, self.predict(turned=True)).mean() < loss.mean() - 0.5:
+            return "the model reads its contexts from the last token to the first: the token just before stands last"
+        known = Measured(self.model, as_documents(sentences(100)))
+        if loss.mean() > 1.25 * known.nats(known.target).mean():
+            return (
+                "it knows the sentences to train on by heart, and new ones much less: train on all of them, make the "
+                "model smaller or stop earlier"
+            )
+        if inside > 4:
+            return (
+                "it has hardly learned anything: do the updates reach the weights (backward, then step), and are the "
+                "gradients set to zero in each?"
+            )
+        if loss[last].mean() > inside + 2:
+            return "it does not expect that a sentence ends: END behind each document is to be predicted too"
+        if loss[self.place == 0].mean() > inside + 3:
+            return "it cannot begin a sentence: the first token is to be predicted too, after END"
+        if isinstance(self.model, NNLM) and self.model.config.n <= 3:
+            return f"its n is {self.model.config.n}: a longer context tells more"
+        return "train longer, let the learning rate fall towards the end, or look further back"
+
+
+def judge_model(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Load the weights into a model of our own and measure it."""
+    model = rebuilt(answers[-1])
+    if isinstance(model, str):
+        return model
+    characters = sum(len(as_text(sentence.en)) for sentence in case.secret)
+    measured = Measured(model, as_documents(case.secret))
+    found = measured.bits() / characters
+    if found <= BOUNDS[case.aspect]:
+        return None
+    return f"{found:.3f} bits per character, {case.aspect} are asked for: {measured.why_not()}"
+
+
+train = Part(
+    "train",
+    {"0.70 bits": 6, "0.63 bits": 4},
+    train_cases,
+    judge=judge_model,
+    result="model",
+    seconds=180,
+)
+
+PARTS = (count_bigrams, smooth, measure, bpe, wordpiece, nnlm, train)
+WRITTEN = {"compare_tokenizers": 12}
+score = partial(show_score, PARTS, WRITTEN)
