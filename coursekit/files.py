@@ -18,7 +18,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         write(temporary)
+        temporary.chmod(mode)  # as any new file of this user: some writers (safetensors) lock all others out
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -73,3 +73,13 @@ def test_what_was_not_written_is_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_atomically(path, lambda temporary: None)
     assert path.read_text() == "old"
+
+
+def test_a_file_may_be_read_by_those_who_may_read_any_new_file(tmp_path):
+    def write(temporary):
+        temporary.write_text("x")
+        temporary.chmod(0o600)  # as safetensors does
+
+    (tmp_path / "any").touch()
+    write_atomically(tmp_path / "a", write)
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "any").stat().st_mode

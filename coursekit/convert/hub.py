@@ -168,11 +168,6 @@ def write_model(folder: str | Path, config: Mapping[str, Any], weights: Mapping[
     """Write both files of a model; readers see the old file or the new, never half."""
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     tensors = {name: tensor.detach().contiguous() for name, tensor in weights.items()}
-    settings = Path(folder) / CONFIG
-    write_atomically(settings, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-    def write_weights(temporary: Path) -> None:
-        save_file(tensors, temporary, metadata={"format": "pt"})  # transformers asks for it
-        temporary.chmod(settings.stat().st_mode)  # safetensors lets nobody else read what it writes
-
-    write_atomically(settings.with_name(WEIGHTS), write_weights)
+    write_atomically(Path(folder) / CONFIG, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    metadata = {"format": "pt"}  # transformers asks for it
+    write_atomically(Path(folder) / WEIGHTS, lambda temporary: save_file(tensors, temporary, metadata=metadata))
