@@ -20,6 +20,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     try:
         temporary.touch()
         mode = temporary.stat().st_mode
+        temporary.unlink()
         write(temporary)
         temporary.chmod(mode)  # as any new file of this user: some writers (safetensors) lock all others out
         with temporary.open("r+b") as file:
