@@ -55,7 +55,7 @@ line = "x" * 2**20
 for _ in range(1024):
     print(line); sys.stderr.write(line); os.write(1, line.encode()); os.write(2, line.encode())
 """ + WRONG,
-    "too much returned": "def luong_score(query, keys, W=None):\n    return torch.zeros(2**25)",
+    "too much returned": "def luong_score(query, keys, W=None):\n    return torch.zeros(2**24 + 1)",
     "os._exit": "import os\nos._exit(0)",
     "sys.exit": "import sys\nsys.exit(0)",
     "exit in the call": "def luong_score(query, keys, W=None):\n    raise SystemExit",
