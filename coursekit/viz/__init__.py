@@ -1,8 +1,10 @@
 """Pictures and widgets. They take NumPy arrays (or anything that turns into one), never a model."""
 
 from coursekit.viz.alignment import Alignment
+from coursekit.viz.association import Association
 from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
+from coursekit.viz.fill_mask import FillMask
 from coursekit.viz.flow import Flow
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
@@ -18,9 +20,11 @@ __all__ = [
     "COLORS",
     "QKV",
     "Alignment",
+    "Association",
     "AttentionHeads",
     "ClaimFailed",
     "Curves",
+    "FillMask",
     "Flow",
     "LivePlot",
     "Masks",

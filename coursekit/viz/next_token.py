@@ -2,14 +2,13 @@
 
 import html
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coursekit.viz.pictures import cell, table_html
-from coursekit.viz.tokens import ROOM, encoded, visible
-from coursekit.viz.widget import Widget
+from coursekit.viz.tokens import encoded, visible
+from coursekit.viz.widget import ROOM, Widget
 
 MOST_NODES = 5_000
 
@@ -59,8 +58,7 @@ class NextToken(Widget):
                 raise ValueError(f"tree[{path!r}] cannot be reached: {path[-1]!r} is none of the {k} bars before it")
         self.prompt, self.nodes = prompt, nodes
         self.data = self._data(title, nodes)
-        size = len(json.dumps(self.data, ensure_ascii=False).encode()) + len(self.static_html().encode())
-        if size > ROOM:
+        if (size := self.size()) > ROOM:
             raise ValueError(f"the tree takes {size:,} bytes, more than {ROOM:,}: give fewer levels or a smaller k")
 
     @classmethod
@@ -118,10 +116,6 @@ class NextToken(Widget):
             rows.append(["all others", cell(html.escape(written(rest(says))), rest(says))])
             parts.append(table_html(name or "next token", ["token", "probability"], rows))
         return "".join(parts)
-
-    def _repr_html_(self) -> str:
-        # '<!--<script' in a token would keep the page's script from ending; outside of the data no '<!--' is left
-        return super()._repr_html_().replace("<!--", "\\u003c!--")
 
     def live(self, fn: Callable[[list[str]], Next]):
         """The same without an end: where the tree ends, ``fn`` is asked.

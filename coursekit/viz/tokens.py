@@ -1,7 +1,6 @@
 """How a text falls into tokens, in one tokenizer or several side by side."""
 
 import html
-import json
 import operator
 import re
 import unicodedata
@@ -10,9 +9,8 @@ from typing import Any
 
 from coursekit.text.bpe import BYTE
 from coursekit.viz.pictures import table_html
-from coursekit.viz.widget import MAX_BYTES, Widget, read_text
+from coursekit.viz.widget import ROOM, Widget, read_text
 
-ROOM = MAX_BYTES - 100_000  # what data and static picture may take together; the rest is for the module
 MARKS = {" ": "·", "\n": "⏎", "\t": "⇥"}
 UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"}  # Unicode categories that leave no ink
 TINTS = ("#cfe3f5", "#fde3c0", "#cdebdd", "#f3d3e6")  # the same as in tokens.js; gaps tell pieces apart, too
@@ -96,17 +94,12 @@ class Tokens(Widget):
 
     def _show(self, examples: list[dict[str, Any]], title: str, chosen: int = 0) -> None:
         self.data = {"title": title, "chosen": chosen, "examples": examples}
-        size = len(json.dumps(self.data, ensure_ascii=False).encode()) + len(self.static_html().encode())
-        if size > ROOM:
+        if (size := self.size()) > ROOM:
             raise ValueError(f"the pieces take {size:,} bytes, more than {ROOM:,}: show shorter texts or fewer of them")
 
     def static_html(self) -> str:
         title = f"<p><b>{html.escape(self.data['title'])}</b></p>"
         return title + "".join(map(static_example, self.data["examples"]))
-
-    def _repr_html_(self) -> str:
-        # '<!--<script' in a text would keep the page's script from ending; outside of the data no '<!--' is left
-        return super()._repr_html_().replace("<!--", "\\u003c!--")
 
     def live(self, read: Callable[[str], "Tokens"]):
         """With a field for typing: each new text goes through ``read``; the examples stay to choose from.

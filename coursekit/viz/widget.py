@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 MAX_BYTES = 1_000_000
+ROOM = MAX_BYTES - 100_000  # what data and static picture may take together; the rest is for the module
 
 
 @cache
@@ -28,6 +29,14 @@ def source(name: str) -> str:
     """The text of a module in ``coursekit/viz/js``, with the parts that all of them share in front."""
     folder = files("coursekit.viz") / "js"
     return "".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in ("shared", name))
+
+
+def in_script(data: Any) -> str:
+    """Data as JSON that may stand inside of a script.
+
+    ``</script`` in a text would end the script; ``<!--`` and then ``<script`` would keep it from ending.
+    """
+    return json.dumps(data, ensure_ascii=False).replace("</", "<\\/").replace("<!--", "\\u003c!--")
 
 
 def pack(array: np.ndarray) -> dict[str, Any]:
@@ -73,10 +82,15 @@ class Widget:
         """What is shown where no script runs: inline styles only."""
         raise NotImplementedError
 
+    def size(self) -> int:
+        """Bytes that data and static picture take in a page; a widget of words keeps them below ``ROOM``."""
+        return len(in_script(self.data).encode()) + len(self.static_html().encode())
+
     def _repr_html_(self) -> str:
-        data = json.dumps(self.data, ensure_ascii=False).replace("</", "<\\/")
-        if len(data) > MAX_BYTES:
-            raise ValueError(f"the widget's data take {len(data):,} bytes, more than {MAX_BYTES:,}: show a part of it")
+        data = in_script(self.data)
+        size = len(data.encode("utf-8", "surrogatepass"))  # half a character in a text is no reason to refuse it
+        if size > MAX_BYTES:
+            raise ValueError(f"the widget's data take {size:,} bytes, more than {MAX_BYTES:,}: show a part of it")
         name = f"ck-{uuid.uuid4().hex[:12]}"
         # every view of the same output runs the script again and mounts the element of its own
         return (
