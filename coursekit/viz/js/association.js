@@ -240,7 +240,7 @@ export function mount(el, data) {
     const labels = h("g", {class: "labels"});
     const spots = new Map(); // word -> the place of its label
     for (const i of [...new Set([...byPlanted(marks), ...byDifference.slice(0, small ? 14 : 30)])]) {
-      const spot = place(cut(word(i)), i, size, frame, taken, points, planted.has(i) ? Infinity : MOST_COVERED);
+      const spot = place(cut(word(i)), points[i], planted.has(i) ? wide / 2 + 7 : 8, size, frame, taken, points, planted.has(i) ? Infinity : MOST_COVERED);
       if (!spot) continue;
       taken.push(spot.box, around(points[i], wide / 2));
       spots.set(i, spot);
@@ -277,13 +277,13 @@ export function mount(el, data) {
 
   const byPlanted = (list) => [...list].sort((i, j) => Math.abs(planted.get(j)) - Math.abs(planted.get(i)));
 
-  /** Where a label beside dot i covers the fewest dots and nothing that is taken: {to: its side, box: [left, top, right, bottom]}; null
+  /** Where a label beside a dot, `gap` away, covers the fewest dots and nothing that is taken: {to: its side, box: [left, top, right, bottom]}; null
    *  where it would cover more dots than `most`. */
-  function place(label, i, size, [left, top, right, bottom], taken, points, most) {
+  function place(label, dot, gap, size, [left, top, right, bottom], taken, points, most) {
     const wide = measure(label, size);
     let [best, fewest] = [null, most + 1];
     for (const to of SIDES) {
-      const [x, y] = beside(points[i], to, wide, 1.25 * size, 8);
+      const [x, y] = beside(dot, to, wide, 1.25 * size, gap);
       const box = [x, y, x + wide, y + 1.25 * size];
       if (box[0] < left || box[2] > right || box[1] < top || box[3] > bottom) continue;
       if (!taken.every(([l, t, r, b]) => box[2] + 3 < l || box[0] - 3 > r || box[3] < t || box[1] > b)) continue;
