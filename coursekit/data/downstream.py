@@ -11,11 +11,12 @@ import torch
 
 from coursekit.data.batches import Batch
 from coursekit.data.translation import pad
-from coursekit.data.world import question, questions, sentences
+from coursekit.data.world import Sentence, question, questions, sentences
 from coursekit.data.world.lexicon import CITIES, DAYS, NOUNS, PEOPLE
 from coursekit.text.wordpiece import CLS, PAD, SEP, WordPiece
 
-SENTIMENTS, ANSWERED = ("bad", "neither", "good"), ("no", "yes")
+PLAUSIBLE = ANSWERED = ("no", "yes")
+BOTH_WAYS = {"carried", "followed", "fish"}  # a chair may carry a man, a bus follow a dog, a fish eat a boy
 TAGS = ("O", "PERSON", "ANIMAL", "FOOD", "PLACE", "THING", "DAY")
 KINDS = {
     **{"person": "PERSON", "animal": "ANIMAL", "food": "FOOD", "way": "PLACE", "height": "PLACE", "room": "PLACE"},
@@ -29,16 +30,29 @@ KIND_OF = {
 Words = Sequence[str]
 
 
-def sentiment(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:
-    """A sentence, and whether what it says of somebody or something is good: ``label`` (N,), of ``SENTIMENTS``.
+def plausible(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:
+    """A sentence, and whether it makes sense: ``label`` (N,), of ``PLAUSIBLE``.
 
-    In turns one of each, drawn from ``world.sentences``.
+    In every second one who acts has changed places with what it acts on: *the soup ate the boy*. The same words, so
+    that nobody can tell by counting them.
     """
-    drawn = sentences(3 * n + 100, split, seed)
-    kinds = [[one for one in drawn if one.sentiment == kind] for kind in (-1, 0, 1)]
-    found = [kinds[i % 3][i // 3] for i in range(n)]
-    label = torch.tensor([one.sentiment + 1 for one in found])
-    return {**packed([(one.en,) for one in found], tokenizer), "label": label}
+    drawn = sentences(4 * n + 100, split, seed, kinds=("plain",))
+    found = [one for one in drawn if not one.events[0].negated and not BOTH_WAYS & {*one.en}][:n]
+    texts = [(one.en if i % 2 else exchanged(one),) for i, one in enumerate(found)]
+    return {**packed(texts, tokenizer), "label": torch.arange(n) % 2}
+
+
+def exchanged(sentence: Sentence) -> Words:
+    """Its words, with subject and object in each other's place."""
+    (first, after_first), (second, after_second) = sentence.events[0].subject_span, sentence.events[0].target_span
+    words = sentence.en
+    return (
+        *words[:first],
+        *words[second:after_second],
+        *words[after_first:second],
+        *words[first:after_first],
+        *words[after_second:],
+    )
 
 
 def answered(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:

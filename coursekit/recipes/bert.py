@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -25,15 +26,16 @@ from coursekit.convert.hub import write_model
 from coursekit.data import pydocs
 from coursekit.data.batches import Batch
 from coursekit.data.pretraining import Redrawn, mask_tokens, sentence_pairs, special_ids
+from coursekit.data.world import question, questions, sentences
 from coursekit.data.world.associations import associations, blanks, log_odds
 from coursekit.data.world.grammar import as_text
 from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
-from coursekit.files import write_atomically
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, seed, warmup_linear
+from coursekit.train.checkpoint import save_json
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VARIANTS = {
@@ -43,7 +45,9 @@ VARIANTS = {
 }
 SHIPPED = ("bert", "always-mask")  # the weights; of the other the metrics alone
 SIZES = {"d_model": 128, "n_heads": 4, "d_ff": 512, "n_layers": 4, "max_length": 64}
-VOCAB_SIZE, STORIES, ASSOCIATIONS, HELD_OUT = 2500, 20_000, 4800, 1000
+DOCUMENTS = {"stories": 20_000, "stories as told": 2500, "questions": 10_000, "associations": 6400}
+HELD_OUT = 1000  # of each for validation and for testing
+VOCAB_SIZE = 2500
 STEPS, BATCH, RATE, WARMUP, EVALUATE_EVERY = 16_000, 32, 1e-3, 600, 1000
 SPREAD = 0.06  # of matrices at first
 COMPARED = {  # pairs of givens whose planted log-odds are looked for in the model
@@ -110,17 +114,28 @@ def told_stories(n: int, split: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(as_text(sentence.en) for sentence in story.sentences) for story in stories(n, split))
 
 
+@cache
+def asked(n: int, split: str) -> tuple[tuple[str, str], ...]:
+    """``n`` questions of a split, each with the sentence that answers it: nowhere else does the model meet *who?*"""
+    rng = Random(f"asked {split}")
+    found = [one for one in sentences(n + n // 4 + 100, split, seed=1) if questions(one)][:n]
+    return tuple((as_text(question(one, rng).tokens), as_text(one.en)) for one in found)
+
+
 def corpus(split: str = "train", planted: bool = True) -> dict[str, list[Document]]:
     """The documents of a split by their source, each a list of sentences or, of the documentation, paragraphs.
 
     Args:
         planted: see ``associations``.
     """
-    full, few = (STORIES, STORIES // 4) if split == "train" else (HELD_OUT, HELD_OUT)
+    n = {name: size if split == "train" else HELD_OUT for name, size in DOCUMENTS.items()}
     return {
-        "stories": [list(story) for story in tied_stories(full, split)],
-        "stories as told": [list(story) for story in told_stories(few, split)],
-        "associations": [[one.text for one in text] for text in associations(ASSOCIATIONS, split, planted=planted)],
+        "stories": [list(story) for story in tied_stories(n["stories"], split)],
+        "stories as told": [list(story) for story in told_stories(n["stories as told"], split)],
+        "questions": [list(pair) for pair in asked(n["questions"], split)],
+        "associations": [
+            [one.text for one in text] for text in associations(n["associations"], split, planted=planted)
+        ],
         "documentation": [document.text.split("\n") for document in pydocs.documents(split)],
     }
 
@@ -272,11 +287,6 @@ def new_model(vocab_size: int) -> BertForPreTraining:
     return model
 
 
-def write_json(path: Path, content: Any) -> None:
-    text = json.dumps(content, indent=1) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
 class Clock:
     """CPU seconds of this process and of those that were stopped before it, since ``save`` was called last."""
 
@@ -288,7 +298,7 @@ class Clock:
         return self.before + time.process_time()
 
     def save(self) -> None:
-        write_json(self.path, {"seconds": self.seconds()})
+        save_json(self.path, {"seconds": self.seconds()})
 
 
 def read_texts(folder: Path, planted: bool) -> tuple[Encoded, WordPiece, dict[str, str]]:
@@ -298,7 +308,7 @@ def read_texts(folder: Path, planted: bool) -> tuple[Encoded, WordPiece, dict[st
         texts = corpus(planted=planted)
         tokenizer = train_tokenizer(texts)
         save_tokenizer(tokenizer, folder / "tokenizer.json")
-        write_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
+        save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
     content = json.loads(kept.read_text(encoding="utf-8"))
     return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
 
@@ -376,7 +386,7 @@ def finish(
         rate = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), BertConfig.dropout)
         write_model(folder, config | rate, weights)
         save_tokenizer(tokenizer, folder / "tokenizer.json")
-    write_json(folder / "metrics.json", metrics)
+    save_json(folder / "metrics.json", metrics)
     return metrics
 
 
