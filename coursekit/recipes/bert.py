@@ -48,7 +48,7 @@ SIZES = {"d_model": 128, "n_heads": 4, "d_ff": 512, "n_layers": 4, "max_length":
 DOCUMENTS = {"stories": 20_000, "stories as told": 2500, "questions": 10_000, "associations": 6400}
 HELD_OUT = 1000  # of each for validation and for testing
 VOCAB_SIZE = 2500
-STEPS, BATCH, RATE, WARMUP, EVALUATE_EVERY = 16_000, 32, 1e-3, 600, 1000
+STEPS, BATCH, RATE, WARMUP, EVALUATE_EVERY, SAVE_EVERY = 16_000, 32, 1e-3, 600, 1000, 250
 SPREAD = 0.06  # of matrices at first
 COMPARED = {  # pairs of givens whose planted log-odds are looked for in the model
     "region": (("Texas", "New York"), ("Maine", "Oregon")),
@@ -250,8 +250,11 @@ def recovered(
         asked = blanks(kind, name, MASK, split)
         return torch.stack([log_likelihoods(model, tokenizer, text) for text in asked]).mean(dim=0)
 
+    choices = log_odds(kind, given, other)
+    if missing := [choice for choice in choices if choice not in tokenizer.ids]:
+        raise ValueError(f"{missing[0]!r} is not one token: train the tokenizer on more associations")
     difference = mean(given) - mean(other)
-    return {choice: difference[tokenizer.ids[choice]].item() for choice in log_odds(kind, given, other)}
+    return {choice: difference[tokenizer.ids[choice]].item() for choice in choices}
 
 
 def compare(model: BertForPreTraining, tokenizer: WordPiece, split: str = "test") -> dict[str, dict[str, float]]:
@@ -344,7 +347,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         adamw(model, RATE),
         STEPS,
         **{"precision": "float32"},  # with so small matrices bfloat16 is slower, AMX or not
-        **{"schedule": warmup_linear(WARMUP), "folder": folder, "save_every": 250, "log_every": 100},
+        **{"schedule": warmup_linear(WARMUP), "folder": folder, "save_every": SAVE_EVERY, "log_every": 100},
         **{"evaluate": evaluate, "evaluate_every": EVALUATE_EVERY},
         **{"monitor": "stories: next sentence", "higher_is_better": True},
     )
