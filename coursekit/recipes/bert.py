@@ -12,6 +12,7 @@ import json
 import platform
 import time
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
@@ -32,6 +33,7 @@ from coursekit.data.world.grammar import as_text
 from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
+from coursekit.recipes.few_labels import few_labels
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, seed, warmup_linear
@@ -43,7 +45,6 @@ VARIANTS = {
     "without-associations": "what is said of regions, names and years goes with all of them alike",
     "always-mask": "a chosen word is always [MASK], never another word or itself",
 }
-SHIPPED = ("bert", "always-mask")  # the weights; of the other the metrics alone
 SIZES = {"d_model": 128, "n_heads": 4, "d_ff": 512, "n_layers": 4, "max_length": 64}
 DOCUMENTS = {"stories": 20_000, "stories as told": 2500, "questions": 10_000, "associations": 6400}
 HELD_OUT = 1000  # of each for validation and for testing
@@ -276,13 +277,13 @@ def compare(model: BertForPreTraining, tokenizer: WordPiece, split: str = "test"
 # --- the run -------------------------------------------------------------------------------------------------
 
 
-def new_model(vocab_size: int) -> BertForPreTraining:
+def new_model(vocab_size: int, dropout: float = 0.0) -> BertForPreTraining:
     """The untrained model: matrices with a deviation of 0.06, which fits 128 units as 0.02 fits 768 and more.
 
     With 0.02 attention starts so even that next sentences take much longer to learn.
     """
     seed(0)
-    model = BertForPreTraining(Bert(BertConfig(vocab_size, **SIZES, dropout=0.0)))
+    model = BertForPreTraining(Bert(BertConfig(vocab_size, **SIZES, dropout=dropout)))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2 and not name.startswith(("bert.tokens", "bert.positions", "bert.segments")):
@@ -370,7 +371,9 @@ def finish(
     """Round the weights to float16, measure the model on the test split, and write it with its metrics."""
     config, weights = to_hugging_face(model)
     weights = {name: tensor.half() for name, tensor in weights.items()}
-    model = from_hugging_face(BertForPreTraining, config, weights)
+    # none while pre-training, which sees too much text to learn it by heart; fine-tuning has as much as published
+    config |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), BertConfig.dropout)
+    model = from_hugging_face(BertForPreTraining, config, weights).eval()
     metrics = {
         "variant": VARIANTS[variant],
         "command": f"python -m coursekit.recipes.bert --variant {variant}",
@@ -382,20 +385,20 @@ def finish(
         "data": hashes,
         **{source: measure(model, samples) for source, samples in held_out("test", tokenizer).items()},
         "log-odds": compare(model, tokenizer),
+        "50 labels": few_labels(lambda: deepcopy(model.bert), tokenizer),
+        "50 labels, from scratch": few_labels(lambda: new_model(len(tokenizer), BertConfig.dropout).bert, tokenizer),
         "curve": [record for record in history if "stories: next sentence" in record],
     }
-    if variant in SHIPPED:
-        # none while pre-training, which sees too much text to learn it by heart; fine-tuning has as much as published
-        rate = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), BertConfig.dropout)
-        write_model(folder, config | rate, weights)
+    if variant == "bert":  # of the others the metrics are enough
+        write_model(folder, config, weights)
         save_tokenizer(tokenizer, folder / "tokenizer.json")
     save_json(folder / "metrics.json", metrics)
     return metrics
 
 
-def load(variant: str = "bert") -> tuple[BertForPreTraining, WordPiece]:
+def load() -> tuple[BertForPreTraining, WordPiece]:
     """The shipped model, in float32 and in eval mode, and its tokenizer."""
-    folder = CHECKPOINTS / variant
+    folder = CHECKPOINTS / "bert"
     return BertForPreTraining.from_pretrained(folder), load_tokenizer(folder / "tokenizer.json")
 
 
