@@ -1,13 +1,11 @@
 """BERT in Hugging Face's layout as this course's ``Bert``, and back: the names of the weights, and what they need."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from coursekit.convert.hub import read_model, write_model
 from coursekit.models.bert import (
     EPS,
     STD,
@@ -17,10 +15,10 @@ from coursekit.models.bert import (
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
-    Pretrained,
+    PretrainedBert,
 )
 
-Model = TypeVar("Model", bound=Pretrained)
+Model = TypeVar("Model", bound=PretrainedBert)
 
 SIZES = {  # ours -> theirs
     "vocab_size": "vocab_size",
@@ -71,7 +69,7 @@ WITHOUT_POOLER = (BertForTokenClassification, BertForQuestionAnswering)  # which
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # the names in Google's own files
 
 
-def their_names(model: Pretrained) -> dict[str, list[str]]:
+def their_names(model: PretrainedBert) -> dict[str, list[str]]:
     """For each weight of ours the name that it has there; for those of queries, keys and values the three."""
     bert = model if isinstance(model, Bert) else model.bert
     places = {ours: [theirs] for ours, theirs in BODY.items()}
@@ -87,15 +85,6 @@ def their_names(model: Pretrained) -> dict[str, list[str]]:
         module, _, part = ours.rpartition(".")
         found[ours] = places[ours] if ours in places else [f"{theirs}.{part}" for theirs in places[module]]
     return found
-
-
-def load_bert(kind: type[Model], name_or_folder: str | Path, local_files_only: bool = False) -> Model:
-    """The model of class ``kind`` in a folder or on the hub: ``kind.from_pretrained``."""
-    config, weights = read_model(name_or_folder, local_files_only)
-    try:
-        return from_hugging_face(kind, config, weights)
-    except ValueError as error:
-        raise ValueError(f"{name_or_folder}: {error}") from None
 
 
 def from_hugging_face(kind: type[Model], config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Model:
@@ -133,7 +122,7 @@ def from_hugging_face(kind: type[Model], config: Mapping[str, Any], weights: Map
     return model.eval()
 
 
-def check_kind(kind: type[Pretrained]) -> None:
+def check_kind(kind: type[PretrainedBert]) -> None:
     if kind not in ARCHITECTURES:
         known = ", ".join(one.__name__ for one in ARCHITECTURES)
         raise ValueError(f"{kind.__name__} has no place in Hugging Face's layout: only {known} have")
@@ -146,7 +135,7 @@ def modern_name(name: str) -> str:
     return name.removeprefix("bert.")
 
 
-def advice_on_head(kind: type[Pretrained], name: str) -> str:
+def advice_on_head(kind: type[PretrainedBert], name: str) -> str:
     if kind is Bert or name.split(".")[0] in ("embeddings", "encoder"):
         return ""
     return f"; for a new head on its body: {kind.__name__}(Bert.from_pretrained(...)" + (
@@ -190,12 +179,7 @@ def label_names(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> lis
     return [given.get(i, f"LABEL_{i}") for i in range(n)]
 
 
-def save_bert(model: Pretrained, folder: str | Path) -> None:
-    """Write ``model`` as transformers does: ``model.save_pretrained``."""
-    write_model(folder, *to_hugging_face(model))
-
-
-def to_hugging_face(model: Pretrained) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_hugging_face(model: PretrainedBert) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights of ``model`` by their names.
 
     Raises:

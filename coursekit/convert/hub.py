@@ -7,14 +7,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from coursekit.files import write_atomically
+from coursekit.models.pretrained import Pretrained
+
+Model = TypeVar("Model", bound=Pretrained)
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 NAME = r"(?!.*(--|\.\.))(\w[\w.-]*/)?\w[\w.-]*"  # what the hub lets a model be called
@@ -171,3 +176,25 @@ def write_model(folder: str | Path, config: Mapping[str, Any], weights: Mapping[
     write_atomically(Path(folder) / CONFIG, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     metadata = {"format": "pt"}  # transformers asks for it
     write_atomically(Path(folder) / WEIGHTS, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+
+
+def load_model(kind: type[Model], name_or_folder: str | Path, local_files_only: bool = False) -> Model:
+    """The model of class ``kind`` in a folder or on the hub: ``kind.from_pretrained``.
+
+    The names of its weights are known to ``from_hugging_face(kind, config, weights)`` of ``coursekit.convert.LAYOUT``,
+    LAYOUT being ``kind.layout``; ``to_hugging_face(model)`` there gives configuration and weights.
+    """
+    config, weights = read_model(name_or_folder, local_files_only)
+    try:
+        return converter(kind).from_hugging_face(kind, config, weights)
+    except ValueError as error:
+        raise ValueError(f"{name_or_folder}: {error}") from None
+
+
+def save_model(model: Pretrained, folder: str | Path) -> None:
+    """Write ``model`` as transformers does: ``model.save_pretrained``."""
+    write_model(folder, *converter(type(model)).to_hugging_face(model))
+
+
+def converter(kind: type[Pretrained]) -> ModuleType:
+    return import_module(f"coursekit.convert.{kind.layout}")

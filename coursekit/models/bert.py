@@ -9,13 +9,12 @@ Legend: B batch, T tokens, V vocabulary size, D = d_model, K labels, N masked to
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, count_real
@@ -79,37 +78,17 @@ def begin_weights(*modules: nn.Module) -> None:
                 nn.init.zeros_(parameter)
 
 
-class Pretrained(nn.Module):
-    """What the models of this file share: they are read and written as Hugging Face keeps them."""
+class PretrainedBert(Pretrained):
+    """What the models of this file share: they are read and written as Hugging Face keeps them.
 
-    @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, local_files_only: bool = False) -> Self:
-        """A model of this class, in eval mode, from a folder or from the Hugging Face hub (``"bert-base-uncased"``).
+    A ``Bert`` may come out of any BERT, its heads left behind. A model with a head comes out of one with that head; to
+    put a new head on a pre-trained body write ``BertForTokenClassification(Bert.from_pretrained(...), labels)``.
+    """
 
-        A ``Bert`` may come out of any BERT, its heads left behind. A model with a head comes out of one with that
-        head; to put a new head on a pre-trained body write ``BertForTokenClassification(Bert.from_pretrained(...),
-        labels)``.
-
-        Args:
-            local_files_only: take from the hub only what was fetched before.
-
-        Raises:
-            ValueError: the files are not those of such a model. Weights are read from safetensors, never from pickle.
-            OSError: the hub does not have the files, or cannot be reached.
-            ImportError: a name of the hub without huggingface_hub installed.
-        """
-        from coursekit.convert.bert import load_bert  # above this room, so not before it is asked for
-
-        return load_bert(cls, name_or_folder, local_files_only)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write ``config.json`` and ``model.safetensors``, which the transformers library reads too."""
-        from coursekit.convert.bert import save_bert
-
-        save_bert(self, folder)
+    layout = "bert"
 
 
-class Bert(Pretrained):
+class Bert(PretrainedBert):
     """The encoder: what every token means among all others, to its left and to its right.
 
     A token enters as the sum of three vectors, for itself, its position and its segment, under a layer norm
@@ -201,7 +180,7 @@ FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {
 # --- pre-training: guess the masked words, and whether B follows A -------------------------------------------
 
 
-class BertForPreTraining(Pretrained):
+class BertForPreTraining(PretrainedBert):
     """``bert`` with the heads of both tasks of section 3.1.
 
     Masked words: a layer with GELU and layer norm, then the product with the embedding of each word (the same matrix
@@ -260,7 +239,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
 # --- fine-tuning: a thin new layer on the pre-trained body (figure 4) ----------------------------------------
 
 
-class BertForSequenceClassification(Pretrained):
+class BertForSequenceClassification(PretrainedBert):
     """One label for a text or for a pair of texts: ``softmax(W C + b)``, C the pooled vector.
 
     Figures 4a and 4b are one model: a pair is a text with two segments.
@@ -288,7 +267,7 @@ def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Ten
     return F.cross_entropy(logits.float(), label, reduction="sum"), torch.tensor(len(label), device=label.device)
 
 
-class BertForTokenClassification(Pretrained):
+class BertForTokenClassification(PretrainedBert):
     """One label for each token, as for names in a text (figure 4d): the same layer at every place.
 
     Args: as for ``BertForSequenceClassification``.
@@ -315,7 +294,7 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
     return F.cross_entropy(logits.float(), batch["tags"][tagged], reduction="sum"), tagged.sum()
 
 
-class BertForQuestionAnswering(Pretrained):
+class BertForQuestionAnswering(PretrainedBert):
     """Where in a text the answer to a question begins and ends (figure 4c): two vectors, S and E.
 
     The question is segment 0, the text segment 1; ``p(begin at i) = softmax over i of S . T_i``, and with E for the

@@ -1,0 +1,207 @@
+"""GPT, GPT-2 and GPT-3: language models that are a Transformer's decoder and nothing else.
+
+Read it top to bottom: the configuration with the published sizes, the model, its objective. The blocks themselves
+stand in ``coursekit/nn/blocks.py``; how to choose the next token from the logits, in ``coursekit/decode``.
+
+Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
+
+Source: Radford, Narasimhan, Salimans and Sutskever (2018), *Improving Language Understanding by Generative
+Pre-Training* (GPT); Radford, Wu, Child, Luan, Amodei and Sutskever (2019), *Language Models are Unsupervised Multitask
+Learners* (GPT-2); Brown et al. (2020), arXiv 2005.14165 (GPT-3). What the papers leave open is as in OpenAI's programs.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from coursekit.models.pretrained import Pretrained
+from coursekit.nn.attention import Cache
+from coursekit.nn.blocks import Block
+from coursekit.nn.masks import padding_mask
+from coursekit.nn.positions import LearnedPositions, count_real
+
+EPS = 1e-5  # of every layer norm, in the programs
+STD = 0.02  # of weights at first (GPT, section 4.1)
+POSITIONS_STD = 0.01  # of GPT-2's positions at first, in its program
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """Sizes and choices of a ``GPT``; the defaults are the smallest GPT-2.
+
+    Attributes:
+        vocab_size: V.
+        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
+        max_length: largest number of tokens.
+        dropout: in training: on the embeddings, the attention weights and both branches of a block.
+        norm_first: True from GPT-2 on: layer norm before each branch, one more at the end, and the layers that write
+            to the residual stream begin smaller. False for GPT: layer norm after each residual connection.
+    """
+
+    vocab_size: int = 50_257
+    d_model: int = 768
+    n_heads: int = 12
+    d_ff: int = 3072
+    n_layers: int = 12
+    max_length: int = 1024
+    dropout: float = 0.1
+    norm_first: bool = True
+
+    def __post_init__(self):
+        for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        if self.d_model % self.n_heads:
+            raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout}: a probability below 1")
+
+    @classmethod
+    def gpt1(cls, **changes) -> "GPTConfig":
+        """GPT (2018, section 4.1), with changes: 116,534,784 parameters."""
+        return cls(**{"vocab_size": 40_478, "max_length": 512, "norm_first": False} | changes)
+
+    @classmethod
+    def gpt2(cls, **changes) -> "GPTConfig":
+        """The smallest GPT-2 (2019, table 2), with changes: 124,439,808 parameters, though the table says 117 million.
+
+        The paper names no dropout; that of the published checkpoints is 0.1.
+        """
+        return cls(**changes)
+
+    @classmethod
+    def gpt2_medium(cls, **changes) -> "GPTConfig":
+        """The second GPT-2 of table 2, with changes: 354,823,168 parameters."""
+        return cls(**{"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_layers": 24} | changes)
+
+    @classmethod
+    def gpt2_large(cls, **changes) -> "GPTConfig":
+        """The third GPT-2 of table 2, with changes: 774,030,080 parameters."""
+        return cls(**{"d_model": 1280, "n_heads": 20, "d_ff": 5120, "n_layers": 36} | changes)
+
+    @classmethod
+    def gpt2_xl(cls, **changes) -> "GPTConfig":
+        """The largest GPT-2 of table 2, with changes: 1,557,611,200 parameters."""
+        return cls(**{"d_model": 1600, "n_heads": 25, "d_ff": 6400, "n_layers": 48} | changes)
+
+    @classmethod
+    def gpt3(cls, **changes) -> "GPTConfig":
+        """GPT-3 (2020, table 2.1), with changes: 174,604,259,328 parameters.
+
+        Every layer attends to all that came before; in the paper every other one only to a band of it (section 2.1),
+        which takes away no parameter. No dropout is named (appendix B).
+        """
+        sizes = {"d_model": 12_288, "n_heads": 96, "d_ff": 49_152, "n_layers": 96}
+        return cls(**sizes | {"max_length": 2048, "dropout": 0.0} | changes)
+
+
+class GPT(Pretrained):
+    """``p(u_t | u_1 … u_{t-1})`` for every place t of a text at once.
+
+    ``h_0 = U W_e + W_p``, ``h_l = block(h_{l-1})``, ``p = softmax(h_L W_e^T)`` (GPT, section 3.1, equation 2): each
+    token's vector is the sum of two learned ones, for itself and for its position; blocks follow in which no token
+    sees a later one; and the matrix of the embeddings is that of the output too.
+
+    Attributes:
+        recompute: set it to True and training keeps only what goes into each block, and computes the rest a second
+            time when the gradient is needed: less memory, a third more work, the same numbers (Chen et al., 2016,
+            arXiv 1604.06174).
+    """
+
+    layout = "gpt"
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = c = config
+        self.recompute = False
+        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        self.positions = LearnedPositions(c.max_length, c.d_model)
+        self.dropout = nn.Dropout(c.dropout)
+        # the papers say GELU; the programs compute it with tanh, the first GPT's too
+        options = {"norm_first": c.norm_first, "activation": "gelu_tanh", "eps": EPS, "dropout": c.dropout}
+        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        for block in self.blocks:
+            block.feed_forward.dropout.p = 0.0  # the program leaves the hidden units whole
+        self.norm = nn.LayerNorm(c.d_model, eps=EPS) if c.norm_first else nn.Identity()
+        self.begin_weights()
+
+    def begin_weights(self) -> None:
+        """Draw all matrices and embeddings from ``N(0, 0.02^2)``; biases are 0.
+
+        From GPT-2 on, the last layer of each branch has ``0.02 / sqrt(2 L)``: the stream is a sum of 2 L branches, and
+        so its variance does not grow with their number (GPT-2, section 2.3).
+        """
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=STD)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        if self.config.norm_first:
+            nn.init.normal_(self.positions.code, std=POSITIONS_STD)
+            for block in self.blocks:
+                for layer in (block.attention.out, block.feed_forward.down):
+                    nn.init.normal_(layer.weight, std=STD / sqrt(2 * self.config.n_layers))
+
+    def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
+        """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        start = caches[0].length if caches else 0
+        length, most = start + ids.shape[1], self.config.max_length
+        if length > most:
+            raise ValueError(f"{length} positions: the model was built for max_length={most}")
+        if mask is not None:
+            if (found := tuple(mask.shape)) != (wanted := (len(ids), length)):
+                held = f" with the {start} in the caches" if start else ""
+                raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
+            if start == 0 and not mask.any(dim=1).all():
+                raise ValueError("a text has no real token: every row of mask needs at least one True")
+        at = start if mask is None else count_real(mask)[:, start:]  # padding is no position
+        x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
+        again = self.recompute and not caches and torch.is_grad_enabled()
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+            step = partial(checkpoint, block, use_reentrant=False) if again else block
+            x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)
+        return self.norm(x)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
+        """Logits (B, T, V) of the token that follows each of ``ids`` (B, T).
+
+        Args:
+            mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
+                nothing for the real tokens.
+            caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
+                tokens too, S = T + their number. For decoding, without gradients.
+
+        Raises:
+            ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape.
+        """
+        return F.linear(self.hidden(ids, mask, caches), self.tokens.weight)
+
+    def new_caches(self, max_length: int) -> list[Cache]:
+        """Empty caches for decoding step by step, one for each block, with room for ``max_length`` tokens."""
+        return [Cache(max_length) for _ in self.blocks]
+
+
+def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The objective for ``Training``: ``- sum over t of ln p(u_t | u_1 … u_{t-1})`` (nats), and how many terms it has.
+
+    A batch holds ``ids`` (B, T). It may hold ``mask`` (B, T), True where a token is real, and ``loss_mask`` (B, T),
+    True at the tokens that are to be learned: False at those of a prompt, which the model then only reads. The first
+    token of a text is in no term, since nothing stands before it; so ``max_length + 1`` tokens still fit.
+
+    Source: GPT, section 3.1, equation 1.
+    """
+    ids, mask = batch["ids"], batch.get("mask")
+    counts = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
+    counts = counts[:, 1:]  # (B, T - 1)
+    if mask is not None:
+        counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what the model says at padding
+        mask = mask[:, :-1]
+        mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
+    logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
+    target = ids[:, 1:].masked_fill(~counts, -100)  # the number that cross_entropy leaves out
+    return F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), reduction="sum"), counts.sum()
