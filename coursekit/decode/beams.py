@@ -1,0 +1,88 @@
+"""Beam search, whatever the model: the best of K sequences that grow side by side.
+
+Legend: B batch, K beams, V vocabulary size.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_beams(beams: int, alpha: float, vocab_size: int) -> None:
+    if not 1 <= beams < vocab_size:
+        raise ValueError(f"beams={beams}: must lie in 1..{vocab_size - 1} (below vocab_size)")
+    if not alpha >= 0:
+        raise ValueError(f"alpha={alpha}: must be at least 0 (0 for no length penalty)")
+
+
+def search(
+    first: Tensor,
+    step: Callable[[Tensor], Tensor],
+    reorder: Callable[[Tensor], None],
+    beams: int,
+    alpha: float,
+    max_length: int,
+    ends: Sequence[int],
+    pad_id: int,
+) -> tuple[Tensor, Tensor]:
+    """The best sequences (B, T), with ``pad_id`` behind the end, and what they are worth, (B,).
+
+    A sequence Y is worth ``log P(Y) / lp(Y)`` with ``lp(Y) = ((5 + |Y|) / 6)^alpha``. Of all continuations of the
+    K unfinished sequences the K most likely unfinished ones are kept; of those that end, the one that is worth
+    most. The search stops when no unfinished one can still win.
+
+    Args:
+        first: logits (B, V) of the first symbol.
+        step: the symbols (B K, 1) that were written last -> logits (B K, V) of the next; the model's caches hold what
+            came before, for each of the K beams of each row.
+        reorder: let beam i of all B K go on from what beam ``rows[i]`` has written.
+        beams, alpha: K and the strength of the length penalty, 0 for none.
+        max_length: most symbols to write, the end symbol included. What has not ended by then competes too.
+        ends: symbols that end a sequence.
+
+    Raises:
+        ValueError: ``beams`` or ``alpha`` lie out of range.
+
+    Source: Wu et al. (2016), arXiv 1609.08144, section 7, without the coverage penalty.
+    """
+    (B, V), K = first.shape, beams
+    check_beams(beams, alpha, V)
+
+    def penalty(length: int) -> float:
+        return ((5 + length) / 6) ** alpha
+
+    last = torch.tensor(ends, dtype=torch.long, device=first.device)
+    each = torch.arange(B, device=first.device)
+    alive = last.new_empty((B, K, 0))
+    log_p = first.new_full((B, K), -torch.inf, dtype=torch.float32)
+    log_p[:, 0] = 0  # the K beams begin equal: only the first of them counts
+    best = last.new_full((B, max_length), pad_id)  # the best finished sequence
+    worth = log_p.new_full((B,), -torch.inf)
+    logits = first.repeat_interleave(K, dim=0)  # (B K, V)
+    for length in range(1, max_length + 1):
+        likely = logits.float().log_softmax(dim=-1).view(B, K, V)
+        # at most K x (number of ends) of all candidates end, so that K are left to go on
+        candidates, index = (log_p[:, :, None] + likely).flatten(1).topk(min(K + K * len(last), K * V))
+        parent, symbol = index // V, index % V  # (B, candidates)
+        ended = torch.isin(symbol, last)
+        old = alive.gather(1, parent[:, :, None].expand(-1, -1, length - 1))
+        grown = torch.cat([old, symbol[:, :, None]], dim=2)
+
+        finished = ended if length < max_length else torch.ones_like(ended)
+        value, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
+        better = value > worth
+        worth = torch.where(better, value, worth)
+        best[:, :length] = torch.where(better[:, None], grown[each, chosen], best[:, :length])
+        if length == max_length:
+            break
+
+        log_p, chosen = candidates.masked_fill(ended, -torch.inf).topk(K)
+        # log P only falls, and no length divides it by more than the longest
+        if (worth >= log_p.max(dim=1).values / penalty(max_length)).all():
+            break
+        alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))
+        reorder((each[:, None] * K + parent.gather(1, chosen)).flatten())  # (B K,)
+        logits = step(alive[:, :, -1].reshape(B * K, 1))
+    length = int((best != pad_id).sum(dim=1).max())
+    return best[:, :length], worth

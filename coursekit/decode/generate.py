@@ -1,0 +1,223 @@
+"""Writing with a language model: which token comes next, and one token after another with cached keys and values.
+
+Legend: B batch, T tokens of a prompt, N tokens written, V vocabulary size.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.decode.beams import check_beams, search
+from coursekit.models.gpt import GPT
+from coursekit.nn.attention import Cache
+
+# --- which token: what is done to the logits (..., V) before one is drawn -------------------------------------
+
+
+def with_temperature(logits: Tensor, temperature: float) -> Tensor:
+    """``logits / temperature``: below 1 the likely becomes likelier, above 1 all become more alike.
+
+    Raises:
+        ValueError: ``temperature`` is not above 0. (The most likely token, its limit, is ``logits.argmax``.)
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
+    return logits / temperature
+
+
+def top_k(logits: Tensor, k: int) -> Tensor:
+    """-inf for all but the k largest; what equals the k-th stays too.
+
+    Source: Fan, Lewis and Dauphin (2018), arXiv 1805.04833, section 5.4.
+    """
+    if k < 1:
+        raise ValueError(f"k={k}: must be at least 1")
+    least = logits.topk(min(k, logits.shape[-1])).values[..., -1:]
+    return logits.masked_fill(logits < least, -torch.inf)
+
+
+def top_p(logits: Tensor, p: float) -> Tensor:
+    """-inf for all but the nucleus: the fewest tokens, likeliest first, whose probabilities add up to ``p`` or more.
+
+    The token that crosses ``p`` belongs to it, so there is always one.
+
+    Source: Holtzman et al. (2020), arXiv 1904.09751, section 3.1.
+    """
+    if not 0 < p <= 1:
+        raise ValueError(f"p={p}: must lie above 0 and not above 1")
+    ordered, order = logits.sort(dim=-1)  # the least likely first, so that what is left out is a sum of small numbers
+    out = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - p
+    out[..., -1] = False
+    return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+
+
+def less_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:
+    """Logits of tokens that were written before, divided by ``penalty`` where above 0 and multiplied by it below.
+
+    Args:
+        logits: (B, V).
+        written: (B, T) tokens, the prompt's included.
+        real: (B, T), False for those that do not count, such as padding.
+
+    Source: Keskar et al. (2019), arXiv 1909.05858, section 4.1.
+    """
+    if not penalty > 0:
+        raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
+    seen = torch.zeros_like(logits, dtype=torch.long)
+    seen.scatter_add_(1, written, torch.ones_like(written) if real is None else real.long())
+    return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def next_token(
+    logits: Tensor,
+    temperature: float = 1.0,
+    k: int | None = None,
+    p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """One token (B,), drawn from logits (B, V): temperature first, then top-k, then top-p. At 0 it is the argmax."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    logits = with_temperature(logits.float(), temperature)
+    if k is not None:
+        logits = top_k(logits, k)
+    if p is not None:
+        logits = top_p(logits, p)
+    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)[:, 0]
+
+
+# --- one token after another ---------------------------------------------------------------------------------
+
+
+def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The same prompts with their padding before them, so that all of them end, and go on, at one place.
+
+    Raises:
+        ValueError: there is no prompt, or one has no token.
+    """
+    if ids.dim() != 2 or 0 in ids.shape:
+        raise ValueError(f"ids of shape {tuple(ids.shape)}: must be (B, T), at least one prompt with one token")
+    if mask is None or mask.all():
+        return ids, None
+    if not mask.any(dim=1).all():
+        raise ValueError(f"prompt {int(mask.any(dim=1).int().argmin())} has no token: give it at least one")
+    order = mask.int().argsort(dim=1, stable=True)  # what is not real comes first, the rest in its order
+    mask = mask.gather(1, order)
+    first = int(mask.any(dim=0).int().argmax())  # columns that are padding everywhere are left out
+    return ids.gather(1, order)[:, first:], mask[:, first:]
+
+
+def room(model: GPT, ids: Tensor, max_new: int) -> int:
+    """The places that prompt and continuation take; refused where they are too many."""
+    if max_new < 1:
+        raise ValueError(f"max_new={max_new}: must be at least 1")
+    places, most = ids.shape[1] + max_new - 1, model.config.max_length  # the last token is written, never read
+    if places > most:
+        raise ValueError(
+            f"a prompt of {ids.shape[1]} tokens and {max_new} new ones: the model's max_length={most} has room for "
+            f"{max(0, most + 1 - ids.shape[1])} new ones; shorten the prompt"
+        )
+    return places
+
+
+def next_logits(model: GPT, ids: Tensor, mask: Tensor | None, caches: list[Cache]) -> Tensor:
+    """Logits (B, V) of the token after the last of ``ids``; those of the other places are not computed."""
+    return F.linear(model.hidden(ids, mask, caches)[:, -1], model.tokens.weight)
+
+
+@torch.inference_mode()
+def stream(
+    model: GPT,
+    ids: Tensor,
+    mask: Tensor | None = None,
+    max_new: int = 100,
+    temperature: float = 1.0,
+    k: int | None = None,
+    p: float | None = None,
+    repetition_penalty: float = 1.0,
+    stop: Sequence[int] = (),
+    generator: torch.Generator | None = None,
+) -> Iterator[Tensor]:
+    """Write on, token by token: yields (B,) each time, until ``max_new`` or until every text has ended.
+
+    The keys and values of what was read and written are cached, so that each step reads one token.
+
+    Args:
+        ids: prompts (B, T).
+        mask: (B, T), True where a token is real, for prompts of unequal length; padding may stand on either side.
+        temperature: 0 takes the most likely token each time, 1 draws from the model's own probabilities.
+        k, p: draw from the k most likely tokens only, from the nucleus of ``p`` only.
+        repetition_penalty: see ``less_repetition``; 1 for none.
+        stop: tokens that end a text. Behind the end the same token is yielded again.
+        generator: what is drawn from; on the model's device.
+
+    Raises:
+        ValueError: an empty prompt, more tokens than the model has positions, or a number out of range.
+    """
+    if not temperature >= 0:
+        raise ValueError(f"temperature={temperature}: must be at least 0")
+    ids, mask = left_padded(ids, mask)
+    caches = model.new_caches(room(model, ids, max_new))
+    written, ended = ids, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    stops = torch.tensor(list(stop), dtype=ids.dtype, device=ids.device)
+    token, inputs = ids[:, -1], ids
+    for _ in range(max_new):
+        logits = next_logits(model, inputs, mask, caches)
+        if repetition_penalty != 1:
+            logits = less_repetition(logits, written, repetition_penalty, mask)
+        token = torch.where(ended, token, next_token(logits, temperature, k, p, generator))
+        yield token
+        if len(stops):
+            ended = ended | torch.isin(token, stops)
+            if ended.all():
+                return
+        inputs = token[:, None]
+        written = torch.cat([written, inputs], dim=1)
+        if mask is not None:
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+
+
+def generate(model: GPT, ids: Tensor, mask: Tensor | None = None, max_new: int = 100, **choices) -> Tensor:
+    """What ``stream`` writes, at once: (B, N), without the prompts. Arguments and errors are those of ``stream``."""
+    return torch.stack(list(stream(model, ids, mask, max_new, **choices)), dim=1)
+
+
+@torch.inference_mode()
+def beam_search(
+    model: GPT,
+    ids: Tensor,
+    mask: Tensor | None = None,
+    max_new: int = 100,
+    beams: int = 4,
+    alpha: float = 0.0,
+    stop: Sequence[int] = (),
+    pad_id: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """The best continuations (B, N), with ``pad_id`` behind the end, and what they are worth: ``decode.beams.search``.
+
+    Args: as for ``stream``, and
+        beams: K.
+        alpha: strength of the length penalty, 0 for none.
+    """
+    check_beams(beams, alpha, model.config.vocab_size)
+    ids, mask = left_padded(ids, mask)
+    caches = model.new_caches(room(model, ids, max_new))
+    first = next_logits(model, ids, mask, caches)
+    each = torch.arange(len(ids), device=ids.device).repeat_interleave(beams)  # (B K,)
+    for cache in caches:
+        cache.reorder(each)
+    mask = None if mask is None else mask[each]
+
+    def step(token: Tensor) -> Tensor:
+        nonlocal mask
+        if mask is not None:
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+        return next_logits(model, token, mask, caches)
+
+    def reorder(rows: Tensor) -> None:  # the beams of a prompt have the same mask
+        for cache in caches:
+            cache.reorder(rows)
+
+    return search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)

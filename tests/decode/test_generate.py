@@ -1,0 +1,293 @@
+"""Writing with a GPT: against transformers, against one step at a time without a cache, and the draws themselves."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coursekit.decode.generate import (
+    beam_search,
+    generate,
+    left_padded,
+    less_repetition,
+    next_token,
+    stream,
+    top_k,
+    top_p,
+    with_temperature,
+)
+from coursekit.models.gpt import GPT, GPTConfig
+
+V = 11
+
+
+def shaken(model, positions):
+    """All parameters at random, and positions so strong that greedy texts do not repeat one token."""
+    torch.manual_seed(2)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    torch.nn.init.normal_(positions, std=3.0)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = GPT(GPTConfig(V, 16, 2, 32, 2, 24, dropout=0.2))
+    return shaken(model, model.positions.code)
+
+
+def some_logits(seed, shape=(4, 50), scale=3.0, ties=False):
+    logits = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale
+    return logits.round() if ties else logits
+
+
+def naive(model, prompt, n, choose=lambda logits: logits.argmax().item()):
+    """One text, read anew from its beginning for each token."""
+    text = list(prompt)
+    for _ in range(n):
+        text.append(choose(model(torch.tensor([text]))[0, -1]))
+    return text[len(prompt) :]
+
+
+# --- what is done to the logits ------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 60), st.floats(0.01, 1.0), st.floats(0.1, 5), st.booleans())
+def test_processors_are_those_of_transformers(seed, k, p, number, ties):
+    from transformers.generation import logits_process as theirs
+
+    logits = some_logits(seed, ties=ties)
+    assert torch.equal(top_k(logits, k), theirs.TopKLogitsWarper(min(k, 50))(None, logits))
+    if not ties:  # which of two equals comes first is open
+        assert torch.equal(top_p(logits, p), theirs.TopPLogitsWarper(p)(None, logits.clone()))
+    torch.testing.assert_close(with_temperature(logits, number), theirs.TemperatureLogitsWarper(number)(None, logits))
+    written = torch.randint(50, (4, 7), generator=torch.Generator().manual_seed(seed))
+    expected = theirs.RepetitionPenaltyLogitsProcessor(number)(written, logits.clone())
+    torch.testing.assert_close(less_repetition(logits, written, number), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.01, 0.999), st.booleans())
+def test_the_nucleus_is_the_smallest_that_reaches_p(seed, p, ties):
+    logits = some_logits(seed, ties=ties)
+    kept = top_p(logits, p) > -torch.inf
+    for row, chosen in zip(logits.double().softmax(dim=-1), kept):
+        inside = row[chosen].sum().item()
+        assert inside >= p - 1e-6
+        assert inside - row[chosen].min().item() < p + 1e-6
+        assert row[chosen].min() >= row[~chosen].max() if (~chosen).any() else True
+
+
+def test_padding_is_not_punished():
+    logits, written = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 0, 1]])
+    real = torch.tensor([[False, False, True]])
+    assert less_repetition(logits, written, 2.0, real).tolist() == [[2.0, -4.0, 1.0]]
+    assert less_repetition(logits, written, 2.0).tolist() == [[1.0, -4.0, 1.0]]
+
+
+def test_draws_have_the_probabilities_of_what_is_left():
+    logits = torch.tensor([0.5, 2.0, 1.0, -1.0, 1.5])
+    generator = torch.Generator().manual_seed(0)
+    drawn = next_token(logits.expand(40_000, -1), 0.7, k=4, p=0.9, generator=generator)
+    share = torch.bincount(drawn, minlength=5) / 40_000
+    p = (logits / 0.7).softmax(dim=-1)  # by hand: 0.065 0.552 0.132 0.008 0.243; k drops the last but one
+    p[3] = 0
+    p /= p.sum()
+    p[0] = 0  # 0.56 + 0.24 + 0.13 = 0.93 reaches 0.9
+    torch.testing.assert_close(share, p / p.sum(), atol=0.01, rtol=0)
+
+
+def test_temperature_0_takes_the_largest():
+    logits = some_logits(3)
+    assert torch.equal(next_token(logits, 0.0, k=3, p=0.1), logits.argmax(dim=-1))
+
+
+def test_the_generator_decides():
+    logits = some_logits(4, (200, 50), 0.5)
+    one, again, other = (next_token(logits, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda x: with_temperature(x, 0), "temperature=0: must be above 0"),
+        (lambda x: top_k(x, 0), "k=0: must be at least 1"),
+        (lambda x: top_p(x, 0), "p=0: must lie above 0"),
+        (lambda x: top_p(x, 1.2), "p=1.2: must lie above 0"),
+        (lambda x: less_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call(some_logits(0))
+
+
+# --- one token after another ---------------------------------------------------------------------------------
+
+
+def prompts(lengths=(3, 7, 5), right=False):
+    generator = torch.Generator().manual_seed(1)
+    rows = [torch.randint(V, (n,), generator=generator).tolist() for n in lengths]
+    longest = max(lengths)
+    mask = torch.tensor([[i < n if right else i >= longest - n for i in range(longest)] for n in lengths])
+    ids = torch.full((len(rows), longest), 9)  # a token that could be real stands at padding
+    ids[mask] = torch.tensor([token for row in rows for token in row])
+    return rows, ids, mask
+
+
+def test_it_writes_what_transformers_write():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = {"vocab_size": V, "n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    theirs = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=None, pad_token_id=0))
+    shaken(theirs, theirs.transformer.wpe.weight)
+    from coursekit.convert.gpt import from_hugging_face
+
+    ours = from_hugging_face(GPT, theirs.config.to_dict(), theirs.state_dict())
+    _, ids, mask = prompts()
+    expected = theirs.generate(ids, attention_mask=mask.long(), max_new_tokens=15, do_sample=False)[:, 7:]
+    assert len(set(expected.flatten().tolist())) > 3
+    assert torch.equal(generate(ours, ids, mask, 15, temperature=0), expected)
+    options = {"do_sample": False, "repetition_penalty": 1.7, "max_new_tokens": 15}
+    alone = theirs.generate(ids[1:2], attention_mask=mask[1:2].long(), **options)[:, 7:]
+    assert torch.equal(generate(ours, ids[1:2], None, 15, temperature=0, repetition_penalty=1.7), alone)
+
+
+@pytest.mark.parametrize("right", [False, True], ids=["padded left", "padded right"])
+def test_a_prompt_alone_without_a_cache_and_in_a_batch(model, right):
+    rows, ids, mask = prompts(right=right)
+    whole = [naive(model, row, 12) for row in rows]
+    assert generate(model, ids, mask, 12, temperature=0).tolist() == whole
+    lengths = set()
+    for stop in range(V):
+        written = [row[: (row.index(stop) if stop in row else 11) + 1] for row in whole]
+        longest = max(map(len, written))
+        expected = [row + [stop] * (longest - len(row)) for row in written]
+        assert generate(model, ids, mask, 12, temperature=0, stop=[stop]).tolist() == expected
+        lengths.add(tuple(map(len, written)))
+    assert any(len(set(each)) == 3 for each in lengths), "some texts end before others"
+
+
+def test_repetition_counts_prompt_and_text_but_no_padding(model):
+    rows, ids, mask = prompts()
+
+    def choose_for(row):
+        text = list(row)
+
+        def choose(logits):
+            for token in set(text):
+                logits[token] = logits[token] / 1.5 if logits[token] > 0 else logits[token] * 1.5
+            text.append(logits.argmax().item())
+            return text[-1]
+
+        return choose
+
+    with torch.inference_mode():
+        expected = [naive(model, row, 12, choose_for(row)) for row in rows]
+    found = generate(model, ids, mask, 12, temperature=0, repetition_penalty=1.5)
+    assert found.tolist() == expected
+    assert found.tolist() != generate(model, ids, mask, 12, temperature=0).tolist()
+
+
+def test_a_stream_is_what_generate_returns_and_can_be_left(model):
+    _, ids, mask = prompts()
+
+    def draws(seed):
+        return {"temperature": 1.3, "k": 6, "p": 0.95, "generator": torch.Generator().manual_seed(seed)}
+
+    whole = generate(model, ids, mask, 10, **draws(5))
+    assert whole.shape == (3, 10)
+    steps = itertools.islice(stream(model, ids, mask, 10, **draws(5)), 4)
+    assert torch.equal(torch.stack(list(steps), dim=1), whole[:, :4])
+    assert not torch.equal(generate(model, ids, mask, 10, **draws(6)), whole)
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_drawn_texts_have_the_models_probabilities(model):
+    ids = torch.tensor([[1, 2, 3]])
+    n = 20_000
+    drawn = generate(model, ids.expand(n, -1), None, 2, generator=torch.Generator().manual_seed(0))
+    pairs = torch.bincount(drawn[:, 0] * V + drawn[:, 1], minlength=V * V) / n
+    with torch.no_grad():
+        first = model(ids)[0, -1].softmax(dim=-1)
+        second = torch.stack([model(torch.tensor([[1, 2, 3, v]]))[0, -1].softmax(dim=-1) for v in range(V)])
+    torch.testing.assert_close(pairs, (first[:, None] * second).flatten(), atol=0.012, rtol=0)
+
+
+def test_the_last_place_is_used_and_no_more(model):
+    ids = torch.arange(10)[None]
+    assert generate(model, ids, None, 15, temperature=0).shape == (1, 15)  # 24 places: the last token is not read
+    with pytest.raises(ValueError, match=r"a prompt of 10 tokens and 16 new ones: .* room for 15 new ones"):
+        generate(model, ids, None, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"ids": torch.zeros(0, 3).long()}, r"ids of shape \(0, 3\)"),
+        ({"ids": torch.zeros(1, 0).long()}, r"ids of shape \(1, 0\)"),
+        (
+            {"ids": torch.zeros(2, 2).long(), "mask": torch.tensor([[True, True], [False, False]])},
+            "prompt 1 has no token",
+        ),
+        ({"ids": torch.zeros(1, 2).long(), "max_new": 0}, "max_new=0"),
+        ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be at least 0"),
+    ],
+)
+def test_bad_input_is_refused(model, arguments, says):
+    with pytest.raises(ValueError, match=says):
+        generate(model, **arguments)
+
+
+def test_padding_moves_to_the_left():
+    ids = torch.tensor([[5, 0, 6, 0], [7, 8, 0, 0]])
+    mask = torch.tensor([[True, False, True, False], [True, True, False, False]])
+    moved, where = left_padded(ids, mask)
+    assert moved.tolist() == [[5, 6], [7, 8]]
+    assert where.all()
+
+
+# --- beams ---------------------------------------------------------------------------------------------------
+
+
+def log_p(model, prompt, text):
+    logits = model(torch.tensor([[*prompt, *text]]))[0].log_softmax(dim=-1)
+    return sum(logits[len(prompt) - 1 + i, token].item() for i, token in enumerate(text))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_wide_beams_find_the_best_of_all_texts(alpha):
+    torch.manual_seed(2)
+    model = GPT(GPTConfig(5, 8, 2, 16, 1, 16, dropout=0.0)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    wide = GPT(GPTConfig(60, 8, 2, 16, 1, 16, dropout=0.0)).eval()  # more words, so that more beams are allowed
+    with torch.no_grad():
+        own = dict(wide.named_parameters())
+        for name, parameter in model.named_parameters():
+            own[name][: len(parameter)] = parameter
+    ids, mask = torch.tensor([[0, 1, 2], [9, 3, 3]]), torch.tensor([[True, True, True], [False, True, True]])
+    found, worth = beam_search(wide, ids, mask, max_new=3, beams=40, alpha=alpha, stop=[4, 59], pad_id=58)
+    for row, prompt in enumerate(([0, 1, 2], [3, 3])):
+        texts = [
+            text
+            for n in (1, 2, 3)
+            for text in itertools.product(range(5), repeat=n)
+            if 4 not in text[:-1] and (n == 3 or text[-1] == 4)
+        ]
+        values = {text: log_p(wide, prompt, text) / ((5 + len(text)) / 6) ** alpha for text in texts}
+        best = max(values, key=values.get)
+        got = tuple(token for token in found[row].tolist() if token != 58)
+        assert worth[row].item() >= values[best] - 1e-4
+        assert worth[row].item() == pytest.approx(log_p(wide, prompt, got) / ((5 + len(got)) / 6) ** alpha, abs=1e-4)
+
+
+def test_one_beam_is_greedy(model):
+    _, ids, mask = prompts()
+    found, _ = beam_search(model, ids, mask, max_new=10, beams=1, pad_id=V)
+    assert found.tolist() == generate(model, ids, mask, 10, temperature=0).tolist()
