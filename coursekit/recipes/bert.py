@@ -386,10 +386,11 @@ def finish(
         **{source: measure(model, samples) for source, samples in held_out("test", tokenizer).items()},
         "log-odds": compare(model, tokenizer),
         "50 labels": few_labels(lambda: deepcopy(model.bert), tokenizer),
-        "50 labels, from scratch": few_labels(lambda: new_model(len(tokenizer), BertConfig.dropout).bert, tokenizer),
         "curve": [record for record in history if "stories: next sentence" in record],
     }
     if variant == "bert":  # of the others the metrics are enough
+        untrained = new_model(len(tokenizer), BertConfig.dropout).bert
+        metrics["50 labels, from scratch"] = few_labels(lambda: deepcopy(untrained), tokenizer)
         write_model(folder, config, weights)
         save_tokenizer(tokenizer, folder / "tokenizer.json")
     save_json(folder / "metrics.json", metrics)

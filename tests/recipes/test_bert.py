@@ -229,3 +229,50 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monke
 def test_of_the_other_variants_only_the_metrics_are_kept(tiny, tmp_path):
     recipe.train("without-associations", tmp_path / "state", tmp_path / "out")
     assert [path.name for path in (tmp_path / "out/without-associations").iterdir()] == ["metrics.json"]
+
+
+# --- what it shipped -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return recipe.load()
+
+
+def test_the_shipped_texts_can_be_made_again():
+    """A change in the world's sentences would leave the checkpoint behind with texts that nobody can make."""
+    n, saved = recipe.DOCUMENTS, recipe.load_metrics()["data"]
+    told = recipe.associations(n["associations"])
+    texts = {
+        "questions": [list(pair) for pair in recipe.asked(n["questions"], "train")],
+        "associations": [[one.text for one in text] for text in told],
+    }
+    assert recipe.data_hash(texts) == {source: saved[source] for source in texts}
+
+
+def test_the_shipped_model_is_as_good_as_its_metrics_say(shipped):
+    model, tokenizer = shipped
+    metrics = recipe.load_metrics()
+    assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
+    assert not model.training
+    texts = recipe.encode({"stories": recipe.tied_stories(300, "test")}, tokenizer)
+    found = recipe.measure(model, recipe.draw_pairs(texts, tokenizer, torch.Generator().manual_seed(0)))
+    assert found["next sentence"] == pytest.approx(metrics["stories"]["next sentence"], abs=0.03)  # 400 pairs
+    assert found["masked words"] == pytest.approx(metrics["stories"]["masked words"], abs=0.04)
+    assert recipe.compare(model, tokenizer)["year"] == pytest.approx(metrics["log-odds"]["year"], abs=0.01)
+
+
+def test_the_shipped_metrics_are_of_runs_that_differ_in_one_thing():
+    metrics = {variant: recipe.load_metrics(variant) for variant in ("bert", "without-associations")}
+    assert {one["steps"] for one in metrics.values()} == {recipe.STEPS}
+    data = {variant: one["data"] for variant, one in metrics.items()}
+    differs = {source for source in data["bert"] if data["bert"][source] != data["without-associations"][source]}
+    assert differs == {"associations"}
+    for variant, one in metrics.items():
+        assert one["command"].endswith(f"--variant {variant}")
+        assert one["curve"][-1]["step"] == recipe.STEPS
+
+
+def test_the_shipped_files_are_small():
+    sizes = [path.stat().st_size for path in recipe.CHECKPOINTS.rglob("*") if path.is_file()]
+    assert sum(sizes) < 4e6
