@@ -161,7 +161,7 @@ class GPT(Pretrained):
                 raise ValueError("a text has no real token: every row of mask needs at least one True")
         at = start if mask is None else count_real(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
-        again = self.recompute and not caches and torch.is_grad_enabled()
+        again = self.recompute and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
             step = partial(checkpoint, block, use_reentrant=False) if again else block
             x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)

@@ -429,6 +429,8 @@ def test_training_in_half_precision_says_the_same():
     assert found.item() == pytest.approx(expected.item(), rel=0.02)
     found.backward()
     assert all(p.grad.isfinite().all() and p.grad.dtype == torch.float32 for p in model.parameters())
+    found, _ = gpt_loss(model.bfloat16(), {"ids": ids, "mask": mask})  # weights and logits in half precision too
+    assert found.dtype == torch.float32
 
 
 def test_it_runs_where_there_is_an_accelerator(where):
