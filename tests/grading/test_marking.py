@@ -25,6 +25,7 @@ from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_argume
 from coursekit.grading.intake import Submission
 from coursekit.grading.marking import mark, seed_for
 from coursekit.grading.parts import Seed
+from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
 
@@ -141,6 +142,17 @@ def test_a_private_folder_with_a_mistake_is_said(tmp_path):
     (tmp_path / f"{NAME}.py").write_text("CASES = {'no such part': None}")
     with pytest.raises(GradingError, match="expected CASES"):
         mark(job(private=str(tmp_path)))
+
+
+@pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
+def test_model_answers_earn_all_points_in_the_sandbox(bubblewrap, path):
+    """What an answer needs of the package, checkpoints too, has to be there."""
+    name = path.stem
+    cells = nbformat.read(path, as_version=4).cells
+    answers = {mark_up(c)["grade_id"]: c.source for c in cells if mark_up(c).get("solution") and c.cell_type == "code"}
+    released = nbformat.read(home() / "exercises" / name / f"{name}.ipynb", as_version=4)
+    result = mark({**job(), "exercise": name, "master": released, "answers": answers})
+    assert not [(p["name"], p["problem"], p["points"]) for p in result["parts"] if p["points"] < p["of"]]
 
 
 def test_unsafe_marks_without_walls():

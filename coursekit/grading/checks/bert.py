@@ -1,0 +1,1217 @@
+"""Checks of exercise 05: what BERT reads and guesses, its loss, spans and tags, and a model to fine-tune.
+
+The references are written in NumPy and plain Python; they share nothing with ``coursekit.data.pretraining`` and
+``coursekit.models.bert``.
+
+Legend: N texts, B texts in a batch, T tokens, V vocabulary size, K tags.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.data.downstream import TAGS, entities
+from coursekit.grading.checks.seq2seq_attention import equally_likely, numbers, sizes
+from coursekit.grading.parts import Arrays, Case, Part, Seed, results, values
+from coursekit.grading.parts import score as show_score
+from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
+from coursekit.text.tokenizer_json import load_tokenizer
+from coursekit.text.wordpiece import WordPiece
+
+PAD, UNK, CLS, SEP, MASK = range(5)  # as in the exercise and in the shipped tokenizer
+WORDS = 5  # the first id that is no special token
+
+
+def number(generator: torch.Generator, least: int, most: int) -> int:
+    return int(torch.randint(least, most + 1, (1,), generator=generator))
+
+
+# --- [CLS] A [SEP] B [SEP] -----------------------------------------------------------------------------------
+
+Ids = list[int]
+
+
+def pack_reference(a: Sequence[int], b: Sequence[int], max_length: int) -> tuple[np.ndarray, ...]:
+    room = max_length - 3
+    if len(a) + len(b) > room:  # what is left when the longer part has lost one token after another
+        kept = min(len(b), max(room // 2, room - len(a)))
+        a, b = a[: room - kept], b[:kept]
+    ids, segments = np.full(max_length, PAD), np.zeros(max_length, int)
+    first, last = len(a) + 1, len(a) + len(b) + 2  # places of the two [SEP]
+    ids[0], ids[first], ids[last] = CLS, SEP, SEP
+    ids[1:first], ids[first + 1 : last] = a, b
+    segments[first + 1 : last + 1] = 1
+    return ids, segments, np.arange(max_length) <= last
+
+
+def pack_cases(generator: torch.Generator) -> list[Case]:
+    def draw(length: int) -> Ids:
+        """Different tokens, so that it counts which ones are lost."""
+        return (WORDS + torch.randperm(90, generator=generator)[:length]).tolist()
+
+    def case(aspect, about, a, b, max_length, result):
+        about = f"{about}: A has {a} tokens, B has {b}, max_length is {max_length}"
+        return Case(aspect, about, (draw(a), draw(b), max_length), result)
+
+    short, other = sizes(generator, 2, 2, 5)
+    long, longer = number(generator, 9, 11), number(generator, 13, 15)
+    fits, room = short + other + 3, number(generator, 2, 4)
+    return [
+        case("tokens", "it just fits", 2, 1, 6, "0"),
+        case("tokens", "it just fits", short, other, fits, "0"),
+        case("tokens", "there is room", short, other, fits + room, "0"),
+        case("segments", "it just fits", 2, 1, 6, "1"),
+        case("segments", "it just fits", short, other, fits, "1"),
+        case("segments", "there is room", short, other, fits + room, "1"),
+        case("cut", "A is too long", long, 3, long + 3, "0"),
+        case("cut", "B is too long", 4, longer, longer + 2, "0"),
+        case("cut", "both are as long", long, long, long + 4, "0"),
+        case("cut", "A is longer, and both lose tokens", longer, long, 12, "0"),
+        case("cut", "B is longer, and both lose tokens", long, longer, 15, "0"),
+        case("padding", "there is room", short, other, fits + room, "2"),
+        case("padding", "there is much room", 1, short, fits + room + 3, "2"),
+        case("padding", "it just fits", short, other, fits, "2"),
+    ]
+
+
+def longer_loses(a: Ids, b: Ids, room: int, tie: str = "b", at: int = -1) -> tuple[Ids, Ids]:
+    a, b = list(a), list(b)
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) or (len(a) == len(b) and tie == "a") else b).pop(at)
+    return a, b
+
+
+def only_b(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
+    return a[:room], b[: max(0, room - len(a))]
+
+
+def only_a(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
+    return a[: max(0, room - len(b))], b[:room]
+
+
+def in_turns(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
+    """Both lose the same number, whatever their lengths; of an odd one B loses one more."""
+    over = max(0, len(a) + len(b) - room)
+    return a[: len(a) - over // 2], b[: len(b) - (over - over // 2)]
+
+
+def half_each(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
+    return (a, b) if len(a) + len(b) <= room else (a[: room // 2], b[: room // 2])
+
+
+def packed_with(
+    cut: Callable[[Ids, Ids, int], tuple[Ids, Ids]] = longer_loses,
+    specials: int = 3,
+    row: Callable[[Ids, Ids], Ids] = lambda a, b: [CLS, *a, SEP, *b, SEP],
+    kinds: Callable[[Ids, Ids], Ids] = lambda a, b: [0] * (len(a) + 2) + [1] * (len(b) + 1),
+    behind: int = 0,
+    real: Callable[[np.ndarray, int], Any] = lambda ids, n: np.arange(len(ids)) < n,
+    left: bool = False,
+    whole_row: bool = False,
+):
+    """Packing with something else in it: ``behind`` is the segment of the padding, ``left`` where that stands."""
+
+    def mistake(a, b, max_length):
+        if not whole_row:
+            a, b = cut(a, b, max_length - specials)
+        ids, segments = row(a, b)[: max_length if whole_row else None], kinds(a, b)[: max_length if whole_row else None]
+        n, gap = len(ids), max(0, max_length - len(ids))
+        ids, segments = [*ids, *[PAD] * gap], [*segments, *[behind] * gap]
+        mask = real(np.array(ids), n)
+        if left:
+            ids, segments, mask = np.roll(ids, gap), np.roll(segments, gap), np.roll(mask, gap)
+        return np.array(ids), np.array(segments), mask
+
+    return mistake
+
+
+pack_pair = Part(
+    "pack_pair",
+    {"tokens": 2, "segments": 3, "cut": 5, "padding": 2},
+    pack_cases,
+    pack_reference,
+    {
+        "the first [SEP] has segment 1: it belongs to A, segment 0": packed_with(
+            kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 2)
+        ),
+        "segment 1 begins one place too late: [CLS], A and the first [SEP] have segment 0, and B follows": packed_with(
+            kinds=lambda a, b: [0] * (len(a) + 3) + [1] * len(b)
+        ),
+        "the last [SEP] has segment 0: it belongs to B, segment 1": packed_with(
+            kinds=lambda a, b: [0] * (len(a) + 2) + [1] * len(b) + [0]
+        ),
+        "the padding has segment 1: it has 0": packed_with(behind=1),
+        "the segments are 1 and 2: they are 0 and 1": packed_with(
+            kinds=lambda a, b: [1] * (len(a) + 2) + [2] * (len(b) + 1)
+        ),
+        "the segments are exchanged: A has 0, B has 1": packed_with(
+            kinds=lambda a, b: [1] * (len(a) + 2) + [0] * (len(b) + 1)
+        ),
+        "only B is cut: it is always the longer part that loses a token": packed_with(only_b),
+        "only A is cut: it is always the longer part that loses a token": packed_with(only_a),
+        "A and B lose the same number of tokens, whichever is longer: it is always the longer one that loses a token": (
+            packed_with(in_turns)
+        ),
+        "A and B are cut to half of the room each: a short part keeps all its tokens, the longer one has the rest": (
+            packed_with(half_each)
+        ),
+        "where both are as long A loses a token: there B does": packed_with(partial(longer_loses, tie="a")),
+        "tokens are lost at the front: a part loses its last token": packed_with(partial(longer_loses, at=0)),
+        "the finished row is cut, and with it the last [SEP]: cut A and B before you join them": packed_with(
+            whole_row=True
+        ),
+        "[CLS] and the two [SEP] are not counted: A and B together have max_length - 3 places": packed_with(specials=0),
+        "one token too many is lost: only three special tokens need a place": packed_with(specials=4),
+        "the mask is upside down: True where a token is real": packed_with(
+            real=lambda ids, n: np.arange(len(ids)) >= n
+        ),
+        "[CLS] and [SEP] are masked away: they are real tokens, only padding is not": packed_with(
+            real=lambda ids, n: ids >= WORDS
+        ),
+        "the mask ends before the last [SEP]: that is a real token": packed_with(
+            real=lambda ids, n: np.arange(len(ids)) < n - 1
+        ),
+        "the mask is True at the padding too": packed_with(real=lambda ids, n: np.arange(len(ids)) < len(ids)),
+        "the last [SEP] is missing: one stands behind A and one behind B": packed_with(
+            specials=2, row=lambda a, b: [CLS, *a, SEP, *b], kinds=lambda a, b: [0] * (len(a) + 2) + [1] * len(b)
+        ),
+        "the [SEP] between A and B is missing": packed_with(
+            specials=2, row=lambda a, b: [CLS, *a, *b, SEP], kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 1)
+        ),
+        "[CLS] is missing: it is the first token": packed_with(
+            specials=2, row=lambda a, b: [*a, SEP, *b, SEP], kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 1)
+        ),
+        "A and B have changed places": packed_with(row=lambda a, b: [CLS, *b, SEP, *a, SEP]),
+        "the padding stands on the left: here it stands behind the last [SEP]": packed_with(left=True),
+    },
+    result="run_pack_pair",
+)
+
+
+# --- does B follow A? ----------------------------------------------------------------------------------------
+
+Place = tuple[int, int]  # document, sentence
+
+
+def numbered(lengths: Sequence[int], generator: torch.Generator) -> list[list[Ids]]:
+    """Documents of so many sentences, which differ all: one of two tokens at least, none of which is 0."""
+    count = itertools.count(100)
+    tail = iter((WORDS + torch.randint(90, (sum(lengths), 2), generator=generator)).tolist())
+    return [[[next(count), *next(tail)[: 1 + i % 2]] for i in range(length)] for length in lengths]
+
+
+def pair_cases(generator: torch.Generator) -> list[Case]:
+    seeds = torch.randint(2**31, (4,), generator=generator).tolist()
+    order = torch.randperm(5, generator=generator).tolist()
+    small = numbered([4, 1, 3], generator)
+    many = numbered([[1, 3, 6, 300, 600][i] for i in order], generator)
+    some = numbered([1, 3, 6, 60], generator)
+    few, lots = "three documents of 4, 1 and 3 sentences", "five documents, of 1 to 600 sentences"
+    return [
+        Case("pairs", few, (small, Seed(seeds[0]))),
+        Case("pairs", lots, (many, Seed(seeds[1]))),
+        Case("label 0", few, (small, Seed(seeds[0]))),
+        Case("label 0", lots, (many, Seed(seeds[1]))),
+        Case("strangers", few, (small, Seed(seeds[0]))),
+        Case("strangers", lots, (many, Seed(seeds[1]))),
+        Case("generator", "four documents", (some, Seed(seeds[2]))),
+        Case("generator", "the same state of the generator again", (some, Seed(seeds[2])), secret="same"),
+        Case("generator", "the same generator, later", (some, Seed(seeds[2], used=5)), secret="other"),
+        Case("generator", "another generator", (some, Seed(seeds[3])), secret="other"),
+    ]
+
+
+def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> str | None:
+    """Whether the draws come from the generator, all of them, and from nothing else."""
+    if len(answers) < 2 or case.secret not in ("same", "other"):
+        return None
+    before, now = answers[-2], answers[-1]
+    unchanged = [np.array_equal(before.get(name), now[name]) for name in names]
+    if case.secret == "same" and not all(unchanged):
+        return "the same generator state gave another result: draw from the generator you are given, nothing else"
+    if case.secret == "other" and any(unchanged):
+        return (
+            "another generator, or the same one later, gave the same result: draw from the generator you are given, "
+            "not from one with a seed of its own"
+        )
+    return None
+
+
+def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Properties instead of a reference: the draws are the student's own."""
+    documents, answer = case.arguments[0], answers[-1]
+    if set(answer) != {"0", "1", "2"}:
+        return "return a list of (A, B, label)" + values(results(answer), "a tuple of 3")
+    if case.aspect == "generator":
+        return judge_draws(case, answers, "12")
+    place = {tuple(s): (d, i) for d, document in enumerate(documents) for i, s in enumerate(document)}
+    known = [[place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01"]
+    if None in known[0] or None in known[1]:
+        return "A or B is none of the sentences that were given: return each of them as it is, a list of ids"
+    label = answer["2"].astype(int)
+    if not set(label.tolist()) <= {0, 1}:
+        return "a label is neither 0 nor 1"
+    pairs = list(zip(*known, label.tolist(), strict=True))
+    lengths = [len(document) for document in documents]
+    judge = {"pairs": judge_firsts, "label 0": judge_followers, "strangers": judge_strangers}[case.aspect]
+    return judge(pairs, lengths)
+
+
+Pairs = list[tuple[Place, Place, int]]
+
+
+def judge_firsts(pairs: Pairs, lengths: list[int]) -> str | None:
+    firsts = sorted(a for a, _, _ in pairs)
+    right = [(d, i) for d, length in enumerate(lengths) for i in range(length - 1)]
+    if firsts == right:
+        return None
+    if firsts == sorted([*right, *right]):
+        return "each sentence is A twice: it makes one pair, and the coin says which"
+    last = {(d, length - 1) for d, length in enumerate(lengths)}
+    if set(firsts) >= set(right) and set(firsts) & last:
+        return "the last sentence of a document is A too: nothing follows it there, so it makes no pair"
+    if set(firsts) < set(right):
+        return "some sentences are A in no pair: each that another one follows in its document makes one"
+    return "each sentence that another one follows in its document is A in one pair"
+
+
+def follows(a: Place, b: Place) -> bool:
+    return b == (a[0], a[1] + 1)
+
+
+def swapped(pairs: Pairs) -> bool:
+    """Whether what follows has label 1, and what does not 0."""
+    return all(follows(a, b) == (label == 1) for a, b, label in pairs)
+
+
+SWAPPED = "the labels are exchanged: 0 says that B follows A, 1 that it is a stranger's"
+
+
+def judge_followers(pairs: Pairs, lengths: list[int]) -> str | None:
+    n, label = len(pairs), np.array([label for *_, label in pairs])
+    if swapped(pairs):
+        return SWAPPED
+    wrong = [(a, b) for a, b, kind in pairs if kind == 0 and not follows(a, b)]
+    if any(b == (a[0], a[1] + 2) for a, b in wrong):
+        return "B stands two places behind A: it is the very next sentence"
+    if wrong:
+        return "a pair has the label 0, but its B is not the sentence that follows A in its document"
+    if n < 100:
+        return None  # too few to tell a fair coin
+    if len(set(label)) == 1:
+        return f"every pair has the label {label[0]}: a coin decides for each"
+    if abs(label.mean() - 0.5) > 3 / n**0.5:  # six standard deviations
+        return "the coin is not fair: in half of all pairs B follows A" + values(f"{1 - label.mean():.0%}", "50%")
+    turns = label[:-1] * 2 + label[1:]
+    if not equally_likely(np.bincount(turns, minlength=4)):
+        return "the labels depend on one another, as if they took turns: a coin decides for each pair by itself"
+    return None
+
+
+def judge_strangers(pairs: Pairs, lengths: list[int]) -> str | None:
+    if swapped(pairs):
+        return SWAPPED
+    strange = [(a, b) for a, b, label in pairs if label == 1]
+    if any(a[0] == b[0] for a, b in strange):
+        return "a stranger's B comes from A's own document: draw one of the other documents"
+    if len(pairs) < 100:
+        return None
+    if len(strange) < 100:
+        return "hardly any pair has the label 1: half of them do"
+    D = len(lengths)
+    if len({(b[0] - a[0]) % D for a, b in strange}) == 1:
+        return "the stranger always comes from the document at the same distance: draw the document"
+    found = np.bincount([b[0] for _, b in strange], minlength=D)
+    chance = np.array([[(a[0] != d) / (D - 1) for d in range(D)] for a, _ in strange])
+    expected, spread = chance.sum(axis=0), (chance * (1 - chance)).sum(axis=0) ** 0.5
+    far = abs(found - expected) > 6 * spread
+    inside = [(b[1], lengths[b[0]]) for _, b in strange if lengths[b[0]] % 3 == 0]
+    if all(place == 0 for place, _ in inside):
+        return "a stranger's B is always the first sentence of its document: draw one of its sentences"
+    if all(place == length - 1 for place, length in inside):
+        return "a stranger's B is always the last sentence of its document: draw one of its sentences"
+    if far.any() and found[lengths.index(1)] < 20:
+        return (
+            "long documents are drawn more often than short ones: draw the document first, each with the same chance, "
+            "then one of its sentences"
+        )
+    if far.any() and (found == 0).any():
+        return "one of the documents is never drawn (the upper end of torch.randint is left out)"
+    if far.any():
+        return "the other documents are not equally likely"
+    for size in (3, 6):
+        places = np.bincount([place for place, length in inside if length == size], minlength=size)
+        if not equally_likely(places.reshape(3, -1).sum(axis=1)):
+            return "the sentences of a document are not equally likely (the upper end of torch.randint is left out)"
+    if not equally_likely(np.bincount([place * 3 // length for place, length in inside], minlength=3)):
+        return "the sentences of a document are not equally likely"
+    return None
+
+
+pair_sentences = Part(
+    "pair_sentences",
+    {"pairs": 3, "label 0": 3, "strangers": 4, "generator": 2},
+    pair_cases,
+    judge=judge_pairs,
+    result="run_pair_sentences",
+)
+
+
+# --- which words are to be guessed ---------------------------------------------------------------------------
+
+
+def random_texts(
+    lengths: Sequence[int], T: int, words: Sequence[int], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Texts ``[CLS] A [SEP] B [SEP]`` of these lengths, padded to T, with words of these; ``ids`` and ``mask``."""
+    n, length = len(lengths), torch.tensor(lengths)[:, None]
+    chosen = torch.randint(len(words), (n, T), generator=generator)
+    ids, place = torch.tensor(words)[chosen], torch.arange(T)
+    inner = 2 + (torch.rand(n, 1, generator=generator) * (length - 4)).long()  # before the last word
+    ids = torch.where((place == length - 1) | ((place == inner) & (length > 5)), SEP, ids)
+    ids[:, 0] = CLS
+    return ids.where(place < length, PAD), place < length
+
+
+UNSURE = (10, 30, 50)  # 15 % of these ends in a half, which may be rounded up or down
+
+
+def mask_cases(generator: torch.Generator) -> list[Case]:
+    seeds = torch.randint(2**31, (7,), generator=generator).tolist()
+    V = number(generator, 40, 60)
+    every = list(range(WORDS, V))
+    varied = [n for n in range(8, 42) if n not in UNSURE]
+    lengths = [varied[i] for i in torch.randint(len(varied), (150,), generator=generator)]
+    short = [3 + i % 4 for i in range(40)]
+
+    def case(aspect, about, lengths, T, words, V, seed, **more):
+        return Case(aspect, about, (*random_texts(lengths, T, words, generator), V, seed), **more)
+
+    few = case("generator", "50 texts", lengths[:50], 45, every, V, Seed(seeds[3]))
+    again = (*few.arguments[:-1], Seed(seeds[3]))
+    later, other = (*few.arguments[:-1], Seed(seeds[3], used=5)), (*few.arguments[:-1], Seed(seeds[4]))
+    return [
+        case("places", "12 texts of 20 tokens", [20] * 12, 20, every, V, Seed(seeds[0])),
+        case("places", "600 texts of 20 tokens", [20] * 600, 20, every, V, Seed(seeds[0])),
+        case("places", "150 texts of 8 to 41 tokens, padded to 45", lengths, 45, every, V, Seed(seeds[1])),
+        case("places", "texts of 3 to 6 tokens, padded to 8", short, 8, every, V, Seed(seeds[5])),
+        case("what is seen", "1,000 texts of 40 tokens, padded to 42", [40] * 1000, 42, every, V, Seed(seeds[2])),
+        case("any word", "600 texts of 100 tokens; V = 13", [100] * 600, 100, range(6, 10), 13, Seed(seeds[6])),
+        few,
+        Case("generator", "the same state of the generator again", again, secret="same"),
+        Case("generator", "the same generator, later", later, secret="other"),
+        Case("generator", "another generator", other, secret="other"),
+    ]
+
+
+def judge_masking(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Properties instead of a reference: the draws are the student's own."""
+    ids, mask, V = np.asarray(case.arguments[0]), np.asarray(case.arguments[1]), case.arguments[2]
+    answer = answers[-1]
+    if set(answer) != {"0", "1", "2"}:
+        return "return two tensors: seen, chosen" + values(max(0, len(answer) - 1), 2)
+    seen, chosen, left = (answer[name] for name in "012")
+    for name, array, kinds, kind in (("seen", seen, "iu", "torch.long"), ("chosen", chosen, "b", "torch.bool")):
+        if array.shape != ids.shape:
+            return f"{name} does not have the shape (N, T)" + values(array.shape, ids.shape)
+        if array.dtype.kind not in kinds:
+            return f"{name} is not of type {kind}" + values(array.dtype, kind)
+    if case.aspect == "generator":
+        return judge_draws(case, answers, "1")
+    if case.aspect == "places":
+        return judge_places(ids, mask, chosen)
+    if not chosen.any():
+        return "no token is chosen"
+    if case.aspect == "any word":
+        return judge_any_word(ids, V, seen, chosen)
+    if not np.array_equal(left, ids):
+        return "the ids that were given are overwritten: the loss needs them, so change a copy (clone)"
+    return judge_seen(ids, V, seen, chosen)
+
+
+def judge_places(ids, mask, chosen) -> str | None:
+    """How many of each text, and which."""
+    if (chosen & ~mask).any():
+        return "padding is chosen"
+    if (chosen & (ids == CLS)).any():
+        return "[CLS] is chosen: nothing is to be guessed there"
+    if (chosen & (ids == SEP)).any():
+        return "a [SEP] is chosen: neither that in the middle nor that at the end is to be guessed"
+    free = mask & (ids >= WORDS)
+    n, found = mask.sum(axis=1), chosen.sum(axis=1)
+
+    def rounded(amount):
+        return np.minimum(np.maximum(np.rint(amount), 1), free.sum(axis=1))
+
+    if not np.array_equal(found, rounded(0.15 * n)):
+        return how_many(n, found, free.sum(axis=1), ids.shape[1], rounded)
+    if len(ids) > 500:
+        times = free[:, 1:-1].sum(axis=0)  # that a place could be chosen
+        share = found.sum() / free.sum()
+        if (abs(chosen[:, 1:-1].sum(axis=0) - times * share) > 6 * (times * share * (1 - share)) ** 0.5).any():
+            return "not all places are equally likely: each set of so many words has the same chance"
+        if (chosen[:, :-1] & chosen[:, 1:]).sum() > 0.5 * chosen.sum():
+            return "the chosen words stand side by side: draw each place by itself"
+    return None
+
+
+def how_many(n, found, free, T, rounded) -> str:
+    """Words on a wrong number of chosen tokens."""
+    asked = "max(1, round(0.15 n)) of the n real tokens"
+    if any(len(set(found[n == size])) > 1 for size in set(n)):
+        return f"the number of chosen tokens differs between texts of the same length: choose exactly {asked}"
+    if np.array_equal(found, rounded(np.full(n.shape, 0.15 * T))):
+        return f"padding is counted: choose {asked}, [CLS] and [SEP] counted in"
+    if np.array_equal(found, rounded(0.15 * free)):
+        return f"[CLS] and [SEP] are not counted: choose {asked}, with these among the n"
+    if (found[n < 7] == 0).any() and np.array_equal(found[n >= 7], rounded(0.15 * n)[n >= 7]):
+        return f"in a text of three tokens none is chosen: {asked}"
+    if np.array_equal(found, np.maximum(1, np.floor(0.15 * n))):
+        return f"0.15 n is cut off, not rounded: {asked}"
+    if np.array_equal(found, np.minimum(np.ceil(0.15 * n), free)):
+        return f"0.15 n is rounded up: {asked}"
+    if (found == 0).all():
+        return "no token is chosen"
+    return f"the number of chosen tokens is wrong: {asked}, [CLS] and [SEP] counted in"
+
+
+def judge_seen(ids, V, seen, chosen) -> str | None:
+    """80 % [MASK], 10 % another word, 10 % kept."""
+    if (seen != ids)[~chosen].any():
+        return "a token that was not chosen is changed"
+    if ((seen < 0) | (seen >= V)).any():
+        return "seen holds an id outside 0 to V - 1"
+    after, before = seen[chosen], ids[chosen]
+    n = len(after)
+    hidden, kept = (after == MASK).mean(), (after == before).mean()
+    other = 1 - hidden - kept
+    shares = values(f"{hidden:.0%} [MASK], {kept:.0%} kept, {other:.0%} another token", "80%, 10%, 10%")
+
+    def is_share(found: float, p: float) -> bool:
+        """Within six standard deviations: a right answer fails once in hundreds of millions."""
+        return abs(found - p) <= 6 * (p * (1 - p) / n) ** 0.5
+
+    if hidden == 1:
+        return "every chosen token becomes [MASK]: only 80 % of them do"
+    if hidden == 0:
+        return "no chosen token becomes [MASK]: 80 % of them do"
+    if is_share(hidden, 0.8 + 0.1 / V) and is_share(kept, 0.1 + 0.1 / V):
+        first = [row[keep][:2] == MASK for row, keep in zip(seen, chosen) if keep.sum() > 1]
+        both = np.mean([pair.all() for pair in first])
+        if abs(both - 0.64) > 6 * (0.64 * 0.36 / len(first)) ** 0.5:
+            return "all chosen tokens of a text meet the same fate: draw for each of them by itself"
+        return None
+    if kept == 0 or kept < 0.5 / V + 0.01:
+        return "no chosen token is kept as it is: 10 % are" + shares
+    if other < 0.002:
+        return "no chosen token becomes another one: 10 % do" + shares
+    if is_share(hidden, 0.8 + 0.02 / V) and is_share(kept, 0.18 + 0.02 / V):
+        return "of the tokens that are not hidden one in ten becomes another: it is one half, 10 % of all" + shares
+    if is_share(hidden, 0.9 + 0.1 / V) or is_share(kept, 0.8 + 0.1 / V):
+        return "the shares are mixed up: 80 % [MASK], 10 % another token, 10 % kept" + shares
+    return "the shares are wrong: 80 % [MASK], 10 % another token, 10 % kept" + shares
+
+
+def judge_any_word(ids, V, seen, chosen) -> str | None:
+    """Whether a random token is any of the V."""
+    after, before = seen[chosen], ids[chosen]
+    other = after[(after != MASK) & (after != before)]
+    if not len(other):
+        return "no chosen token becomes another one: 10 % do"
+    rate = len(other) / np.mean([np.mean(before != v) for v in range(V) if v != MASK]) / (V - 1)
+    found = np.bincount(other, minlength=V)
+    expected = np.array([rate * np.mean(before != v) for v in range(V)])
+    far = (abs(found - expected) > 6 * expected**0.5) & (np.arange(V) != MASK)
+    if len(found) > V:
+        return "a random token has an id outside 0 to V - 1"
+    if not far.any():
+        return None
+    there = set(np.unique(ids).tolist())
+    strange = [v for v in range(V) if v not in there | {MASK}]
+    if found[strange].sum() == 0:
+        return "the random tokens are drawn from those of the texts: any of the V ids may come"
+    if np.count_nonzero(found) == 1:
+        return "the random token is the same everywhere: draw one for each place"
+    if found[:MASK].sum() == 0:
+        return "the special tokens never come: the random tokens are any of the V ids, special ones too"
+    if found[V - 1] == 0:
+        return "the last id, V - 1, never comes (the upper end of torch.randint is left out)"
+    if found[0] == 0:
+        return "the id 0 never comes: the random tokens are any of the V ids"
+    return "the random tokens are not equally likely: each of the V ids has the same chance"
+
+
+mask_words = Part(
+    "mask_words",
+    {"places": 6, "what is seen": 5, "any word": 2, "generator": 3},
+    mask_cases,
+    judge=judge_masking,
+    result="run_mask_words",
+)
+
+
+# --- the loss of the masked words ----------------------------------------------------------------------------
+
+
+def log_p(scores: np.ndarray) -> np.ndarray:
+    return scores - max(scores) - np.log(sum(np.exp(s - max(scores)) for s in scores))
+
+
+def loss_reference(logits, target, masked):
+    logits, target, masked = np.asarray(logits, float), np.asarray(target), np.asarray(masked)
+    losses = [-log_p(logits[place])[target[place]] for place in np.ndindex(target.shape) if masked[place]]
+    return sum(losses) / len(losses)
+
+
+def some_of(free: Tensor, generator: torch.Generator) -> Tensor:
+    """True at 1, 2, 3, ... of the True of each row, at random places."""
+    chance = torch.rand(free.shape, generator=generator).masked_fill(~free, 2.0)
+    return chance.argsort(dim=1).argsort(dim=1) <= torch.arange(len(free))[:, None]
+
+
+def loss_cases(generator: torch.Generator) -> list[Case]:
+    B, V = sizes(generator, 2, 3, 5)
+    T = number(generator, 7, 9)
+
+    def case(aspect, about, shape=(B, T, V), masked=None, padded=False, scale=2.0):
+        B, T, V = shape
+        target = torch.randint(1, V, (B, T), generator=generator)
+        real = torch.arange(T) < T - 1 - torch.arange(B)[:, None]
+        if padded:
+            target = target.where(real, PAD)
+        found = some_of(real & (torch.arange(T) > 0), generator) if masked is None else masked
+        return Case(aspect, about, (numbers(*shape, generator=generator, scale=scale), target, found))
+
+    return [
+        case("cross-entropy", "one place, V = 3, masked", (1, 1, 3), torch.ones(1, 1, dtype=torch.bool)),
+        case("cross-entropy", "all places are masked", masked=torch.ones(B, T, dtype=torch.bool)),
+        case("cross-entropy", "B = T = V, all are masked", (4, 4, 4), torch.ones(4, 4, dtype=torch.bool)),
+        case("masked places", "one text of four tokens and padding, one is masked", (1, 5, 3), padded=True),
+        case("masked places", f"{B} texts with padding, 1, 2, 3, … masked tokens", padded=True),
+        case("masked places", f"{B} texts without padding, 1, 2, 3, … masked tokens"),
+        case("large logits", "logits of several hundred", scale=300.0, masked=torch.ones(B, T, dtype=torch.bool)),
+    ]
+
+
+def loss_with(
+    mean: Callable[[Tensor, Tensor, Tensor], Tensor],
+    of: Callable[[Tensor], Tensor] = lambda logits: logits.log_softmax(dim=-1),
+):
+    """Another mean of the losses (B, T), given those, ``masked`` and the target; or other log-probabilities."""
+
+    def mistake(logits, target, masked):
+        losses = -of(logits.double()).gather(-1, target[..., None])[..., 0]
+        return mean(losses, masked, target)
+
+    return mistake
+
+
+def over_masked(losses: Tensor, masked: Tensor, target: Tensor) -> Tensor:
+    return losses[masked].mean()
+
+
+masked_lm_loss = Part(
+    "masked_lm_loss",
+    {"cross-entropy": 3, "masked places": 5, "large logits": 2},
+    loss_cases,
+    loss_reference,
+    {
+        "exp overflows for large logits: log_softmax avoids that": loss_with(
+            over_masked, lambda logits: (logits.float().exp() / logits.float().exp().sum(dim=-1, keepdim=True)).log()
+        ),
+        "the log of 0 is taken: log_softmax avoids that": loss_with(
+            over_masked, lambda logits: logits.float().softmax(dim=-1).log()
+        ),
+        "the loss is taken over all places: only the masked ones count": loss_with(lambda each, m, t: each.mean()),
+        "the loss is taken over all real tokens: only the masked ones count": loss_with(
+            lambda each, m, t: each[t != PAD].mean()
+        ),
+        "the loss is taken over the places that are not masked": loss_with(lambda each, m, t: each[~m].mean()),
+        "the sum is divided by all places: divide by the number of masked ones": loss_with(
+            lambda each, m, t: (each * m).mean()
+        ),
+        "the sum is divided by the number of real tokens: divide by the number of masked ones": loss_with(
+            lambda each, m, t: (each * m).sum() / (t != PAD).sum()
+        ),
+        "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": loss_with(
+            lambda each, m, t: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+        ),
+        "this is the sum: divide by the number of masked places": loss_with(lambda each, m, t: each[m].sum()),
+        "the sum is divided by the number of texts: divide by the number of masked places": loss_with(
+            lambda each, m, t: each[m].sum() / len(each)
+        ),
+        "the logits of the other places are set to 0, but still counted: leave these places out": (
+            lambda logits, target, masked: loss_reference(
+                logits * masked[..., None], target * masked, torch.ones_like(masked)
+            )
+        ),
+        "the sign is wrong: log-probabilities are negative, the loss is not": loss_with(
+            lambda each, m, t: -each[m].mean()
+        ),
+        "the softmax runs over the wrong axis: the probabilities of the V tokens, the last axis, sum to 1": loss_with(
+            over_masked, lambda logits: logits.log_softmax(dim=1)
+        ),
+        "the logits are taken for log-probabilities: log_softmax makes them so": loss_with(
+            over_masked, lambda logits: logits
+        ),
+        "this is in bits: use the natural logarithm": loss_with(lambda each, m, t: each[m].mean() / np.log(2)),
+        "this is a probability: the loss is - ln p": loss_with(over_masked, lambda logits: -logits.softmax(dim=-1)),
+    },
+)
+
+
+# --- where the answer stands ---------------------------------------------------------------------------------
+
+
+def spans_reference(start, end, allowed, longest):
+    start, end, allowed = np.asarray(start, float), np.asarray(end, float), np.asarray(allowed)
+    found = []
+    for first, last, may in zip(start, end, allowed, strict=True):
+        best, place, T = -np.inf, (0, 0), len(may)
+        for i in range(T):
+            for j in range(i, T if longest is None else min(T, i + longest)):
+                if may[i] and may[j] and first[i] + last[j] > best:
+                    best, place = first[i] + last[j], (i, j)
+        found.append(place)
+    return np.array(found)
+
+
+def score_table(start: Tensor, end: Tensor) -> Tensor:
+    return start[:, :, None] + end[:, None]  # (B, T, T): first place, last place
+
+
+def best_of(scores: Tensor, may: Tensor) -> Tensor:
+    T = scores.shape[-1]
+    best = scores.masked_fill(~may, -torch.inf).flatten(1).argmax(dim=1)
+    return torch.stack([best // T, best % T], dim=1)
+
+
+def spans_with(
+    both: Callable[[Tensor], Tensor] = lambda allowed: allowed[:, :, None] & allowed[:, None],
+    order: Callable[[Tensor], Tensor] = lambda distance: distance >= 0,
+    short: Callable[[Tensor, int], Tensor] = lambda distance, longest: distance < longest,
+):
+    """All pairs of places with another limit on them: by what is allowed, by their order, by their distance."""
+
+    def mistake(start, end, allowed, longest):
+        T = start.shape[1]
+        distance = torch.arange(T) - torch.arange(T)[:, None]  # last place - first place
+        may = both(allowed) & order(distance)
+        if longest is not None:
+            may = may & short(distance, longest)
+        return best_of(score_table(start, end), may)
+
+    return mistake
+
+
+def apart(start: Tensor, end: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    return (logits.masked_fill(~allowed, -torch.inf).argmax(dim=1) for logits in (start, end))
+
+
+def separately(start, end, allowed, longest):
+    return torch.stack(tuple(apart(start, end, allowed)), dim=1)
+
+
+def in_order(start, end, allowed, longest):
+    return separately(start, end, allowed, longest).sort(dim=1).values
+
+
+def start_first(start, end, allowed, longest):
+    first, _ = apart(start, end, allowed)
+    place = torch.arange(start.shape[1])
+    behind = allowed & (place >= first[:, None])
+    if longest is not None:
+        behind &= place < first[:, None] + longest
+    return torch.stack([first, end.masked_fill(~behind, -torch.inf).argmax(dim=1)], dim=1)
+
+
+def end_first(start, end, allowed, longest):
+    _, last = apart(start, end, allowed)
+    place = torch.arange(start.shape[1])
+    before = allowed & (place <= last[:, None])
+    if longest is not None:
+        before &= place > last[:, None] - longest
+    return torch.stack([start.masked_fill(~before, -torch.inf).argmax(dim=1), last], dim=1)
+
+
+def zeroed(start, end, allowed, longest):
+    return spans_with(both=lambda all_of_it: torch.ones_like(all_of_it[:, :, None] & all_of_it[:, None]))(
+        torch.where(allowed, start, 0), torch.where(allowed, end, 0), allowed, longest
+    )
+
+
+def everywhere(allowed: Tensor) -> Tensor:
+    return torch.ones_like(allowed[:, :, None] & allowed[:, None])
+
+
+ANY_ORDER, BACKWARDS = (
+    spans_with(order=lambda distance: distance > -99),
+    spans_with(order=lambda distance: distance <= 0),
+)
+LONGER_THAN_ONE, ANYWHERE = spans_with(order=lambda distance: distance > 0), spans_with(both=everywhere)
+ANY_LENGTH, ONE_MORE, ONE_LESS = (
+    spans_with(short=lambda distance, longest: distance > -99),
+    spans_with(short=lambda distance, longest: distance <= longest),
+    spans_with(short=lambda distance, longest: distance < max(1, longest - 1)),
+)
+END_ANYWHERE = spans_with(both=lambda allowed: allowed[:, :, None].expand(-1, -1, allowed.shape[1]))
+START_ANYWHERE = spans_with(both=lambda allowed: allowed[:, None].expand(-1, allowed.shape[1], -1))
+
+SPANS: dict[str, Callable[..., Any]] = {
+    "longest is not used": ANY_LENGTH,
+    "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
+    "the answer must be shorter than longest: exactly so many tokens are allowed": ONE_LESS,
+    "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
+        separately
+    ),
+    "start and end are chosen separately and then put in order: choose the best pair": in_order,
+    "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
+    "the end is chosen first, and then a start for it: another pair may have a higher sum": end_first,
+    "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
+    "start and end have changed places: the first column is the start": BACKWARDS,
+    "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
+    "the end lies outside the text: it must be allowed too": END_ANYWHERE,
+    "the start lies outside the text: it must be allowed too": START_ANYWHERE,
+    "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
+    "the product of the logits is taken: it is their sum": lambda start, end, allowed, longest: best_of(
+        start[:, :, None] * end[:, None],
+        everywhere(allowed).triu().tril(start.shape[1] if longest is None else longest - 1)
+        & allowed[:, :, None]
+        & allowed[:, None],
+    ),
+    "all texts get the same answer: each row of the batch has its own": lambda *arguments: spans_with()(*arguments)[
+        :1
+    ].expand(len(arguments[0]), 2),
+    "the end is one place too far: it is the place of the answer's last token": lambda *arguments: (
+        spans_with()(*arguments) + torch.tensor([0, 1])
+    ),
+}
+PLAIN = (separately, in_order, start_first, end_first)  # that go wrong where the order counts
+
+
+def span_row(T: int, wrong: Sequence[Any], fine: Sequence[Any], generator, allowed=None, longest=None, low=0.0):
+    """Logits on which each mistake of ``wrong`` gives an answer of its own, and those of ``fine`` the right one."""
+    allowed = torch.ones(1, T, dtype=torch.bool) if allowed is None else allowed
+    while True:
+        start, end = (2 * numbers(1, T, generator=generator) + low for _ in range(2))
+        right, *found = (
+            tuple(mistake(start, end, allowed, longest)[0].tolist()) for mistake in (spans_with(), *wrong, *fine)
+        )
+        table = score_table(start, end).flatten().sort().values
+        differ = len({right, *found[: len(wrong)]}) == 1 + len(wrong) and table.diff().min() > 1e-3
+        if differ and set(found[len(wrong) :]) <= {right}:
+            return start, end, allowed
+
+
+@functools.lru_cache(maxsize=128)  # a tenth of a second of trying
+def span_tables(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def case(aspect, about, rows, longest=None, padded=False):
+        start, end, allowed = (torch.cat(part) for part in zip(*rows, strict=True))
+        if padded:  # a model says so of padding, which stands behind the text
+            gap = (len(start), 2)
+            start, end = (torch.cat([part, torch.full(gap, -torch.inf)], dim=1) for part in (start, end))
+            allowed = torch.cat([allowed, torch.zeros(gap, dtype=torch.bool)], dim=1)
+        return Case(aspect, about, (start, end, allowed, longest))
+
+    draw = partial(span_row, generator=generator)
+    T, cut, other = number(generator, 7, 9), number(generator, 3, 4), number(generator, 3, 4)
+    text = (torch.arange(T) >= cut)[None] & (torch.arange(T) < T - 1)[None]  # a question before it, [SEP] behind it
+    inside, early = {"allowed": text}, {"allowed": (torch.arange(T) < T - cut)[None]}
+    plain = [*PLAIN, LONGER_THAN_ONE]
+
+    def limited(longest):
+        return [
+            draw(9, [ANY_LENGTH, ONE_MORE, ONE_LESS], [LONGER_THAN_ONE, ANY_ORDER], longest=longest) for _ in range(2)
+        ]
+
+    return [
+        case("best pair", "one text, allowed everywhere", [draw(4, [BACKWARDS], plain)]),
+        case("best pair", "three texts, allowed everywhere", [draw(T, [BACKWARDS], plain) for _ in range(3)]),
+        case("order", "one text, allowed everywhere", [draw(4, PLAIN[:2], [LONGER_THAN_ONE])]),
+        case(
+            "order",
+            "three texts, allowed everywhere",
+            [
+                draw(T, [separately, in_order, start_first], [LONGER_THAN_ONE]),
+                draw(T, [separately, end_first], []),
+                draw(T, [LONGER_THAN_ONE], PLAIN),
+            ],
+        ),
+        case(
+            "text",
+            "one text behind a question",
+            [draw(T, [ANYWHERE], [*plain, END_ANYWHERE, START_ANYWHERE], **inside)],
+        ),
+        case(
+            "text",
+            "four texts behind questions, with padding at the end",
+            [
+                draw(T, [END_ANYWHERE], plain, **inside),
+                draw(T, [START_ANYWHERE], plain, **inside),
+                draw(T, [zeroed], plain, low=-4.0, **inside),
+                draw(T, [ANYWHERE], plain, **early),
+            ],
+            padded=True,
+        ),
+        case("longest", "two texts, longest = 2", limited(2), 2),
+        case("longest", f"two texts, longest = {other}", limited(other), other),
+    ]
+
+
+def span_cases(generator: torch.Generator) -> list[Case]:
+    return span_tables(int(torch.randint(2**31, (1,), generator=generator)))
+
+
+best_spans = Part(
+    "best_spans",
+    {"best pair": 3, "order": 4, "text": 4, "longest": 3},
+    span_cases,
+    spans_reference,
+    SPANS,
+)
+
+
+# --- tags for words ------------------------------------------------------------------------------------------
+
+
+def align_reference(words: Sequence[Ids], tags: Ids) -> tuple[np.ndarray, ...]:
+    starts = [1 + sum(len(word) for word in words[:i]) for i in range(len(words))]
+    T = 2 + sum(len(word) for word in words)
+    ids, found, tagged = np.full(T, SEP), np.zeros(T, int), np.zeros(T, bool)
+    ids[0] = CLS
+    for start, word, tag in zip(starts, words, tags, strict=True):
+        ids[start : start + len(word)], found[start], tagged[start] = word, tag, True
+    return ids, found, tagged
+
+
+def scores_reference(logits, tags, tagged) -> tuple[float, float]:
+    logits, tags, tagged = np.asarray(logits, float), np.asarray(tags), np.asarray(tagged)
+    losses, right = [], []
+    for place in np.ndindex(tags.shape):
+        if tagged[place]:
+            losses.append(-log_p(logits[place])[tags[place]])
+            right.append(max(range(logits.shape[-1]), key=lambda k: logits[place][k]) == tags[place])
+    return sum(losses) / len(losses), sum(right) / len(right)
+
+
+def tagging_reference(task, *arguments):
+    return align_reference(*arguments) if task == "align" else scores_reference(*arguments)
+
+
+Aligned = tuple[list[int], list[int], list[bool]]
+
+
+def aligned_with(
+    of_word: Callable[[int, int], tuple[list[int], list[bool]]],
+    first: tuple[int, int, bool] | None = (CLS, 0, False),
+    last: tuple[int, int, bool] | None = (SEP, 0, False),
+    change: Callable[[Aligned], Any] = lambda found: found,
+):
+    """Pieces tagged in another way, given the number of a word's pieces and its tag; other frames; a change at last."""
+
+    def mistake(task, *arguments):
+        if task != "align":
+            return scores_reference(*arguments)
+        rows = [first] if first else []
+        for word, tag in zip(*arguments, strict=True):
+            rows += zip(word, *of_word(len(word), tag), strict=True)
+        rows += [last] if last else []
+        ids, tags, tagged = change(tuple(map(list, zip(*rows, strict=True))))
+        return np.array(ids), np.where(tagged, tags, 0), np.array(tagged)
+
+    return mistake
+
+
+def first_piece(n: int, tag: int) -> tuple[list[int], list[bool]]:
+    return [tag] + [0] * (n - 1), [True] + [False] * (n - 1)
+
+
+def all_pieces(n: int, tag: int) -> tuple[list[int], list[bool]]:
+    return [tag] * n, [True] * n
+
+
+def last_piece(n: int, tag: int) -> tuple[list[int], list[bool]]:
+    return [0] * (n - 1) + [tag], [False] * (n - 1) + [True]
+
+
+def one_left(found: Aligned) -> Aligned:
+    ids, tags, tagged = found
+    return ids, [*tags[1:], 0], [*tagged[1:], False]
+
+
+def by_word(task, *arguments):
+    """Tag number i at place 1 + i, whatever pieces stand there."""
+    if task != "align":
+        return scores_reference(*arguments)
+    (ids, found, tagged), tags = align_reference(*arguments), arguments[1]
+    found[:], tagged[:] = 0, False
+    found[1 : 1 + len(tags)], tagged[1 : 1 + len(tags)] = tags, True
+    return ids, found, tagged
+
+
+def scored_with(
+    mean: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda each, tagged, tags: each[tagged].mean(),
+    share: Callable[[Tensor, Tensor, Tensor], Any] = lambda right, tagged, tags: right[tagged].mean(),
+    of: Callable[[Tensor], Tensor] = lambda logits: logits.log_softmax(dim=-1),
+):
+    """Another mean of the losses (B, T), or of what is right (B, T), given where it counts and the tags."""
+
+    def mistake(task, *arguments):
+        if task != "scores":
+            return align_reference(*arguments)
+        logits, tags, tagged = arguments
+        losses = -of(logits.double()).gather(-1, tags[..., None])[..., 0]
+        return mean(losses, tagged, tags), share((logits.argmax(dim=-1) == tags).double(), tagged, tags)
+
+    return mistake
+
+
+def in_loss_and_accuracy(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
+    return scored_with(mean, mean)
+
+
+MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "all places count, padding and all pieces too: only those with tagged do": lambda each, m, t: each.mean(),
+    "words with the tag 0 do not count: they do, wherever tagged is True": lambda each, m, t: each[m & (t > 0)].mean(),
+    "this is the mean of the texts' means: every word counts the same, whatever text it is in": (
+        lambda each, m, t: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+    ),
+    "the sum is divided by all places: divide by the number of those with tagged": lambda each, m, t: (each * m).mean(),
+    "this is the sum: divide by the number of places with tagged": lambda each, m, t: each[m].sum(),
+}
+
+
+def tagging_cases(generator: torch.Generator) -> list[Case]:
+    def words(pieces: Sequence[int]) -> list[Ids]:
+        ids = iter((WORDS + torch.randperm(90, generator=generator)).tolist())
+        return [[next(ids) for _ in range(n)] for n in pieces]
+
+    def tags(n: int, K: int = 5) -> Ids:
+        """None alike, 0 among them unless there are few."""
+        return (torch.randperm(K, generator=generator)[:n]).tolist()
+
+    def align(aspect, about, pieces, given, result):
+        return Case(aspect, f"align_tags: {about}", ("align", words(pieces), given), result)
+
+    def scores(aspect, about, B, T, K, result):
+        return Case(aspect, f"tag_scores: {about}", ("scores", *scored(B, T, K, generator)), result)
+
+    B, T, K = 3, number(generator, 7, 9), number(generator, 4, 6)
+    several = [[1, 2, 1, 3], [2, 1, 3, 1, 2]][number(generator, 0, 1)]
+    whole, nonzero = tags(len(several)), [1, 2]
+    return [
+        align("ids", "two words of one and two pieces", [1, 2], nonzero, "0"),
+        align("ids", "several words", several, whole, "0"),
+        align("tags", "two words of one and two pieces", [1, 2], nonzero, "2"),
+        align("tags", "two words of two pieces and of one", [2, 1], nonzero, "1"),
+        align("tags", "several words", several, whole, "2"),
+        align("tags", "several words", several, whole, "1"),
+        scores("loss", "one text", 1, 6, 3, "0"),
+        scores("loss", "three texts with padding", B, T, K, "0"),
+        scores("accuracy", "one text", 1, 6, 3, "1"),
+        scores("accuracy", "three texts with padding", B, T, K, "1"),
+    ]
+
+
+def scored(B: int, T: int, K: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, tags and where they count, on which every mistake of ``MEANS`` gives other figures."""
+    while True:
+        real = torch.arange(T) < T - 2 * torch.arange(B)[:, None]
+        tagged = real & (torch.arange(T) > 0) & (torch.rand(B, T, generator=generator) < 0.7)
+        tags = torch.randint(K, (B, T), generator=generator) * tagged
+        logits = 2 * numbers(B, T, K, generator=generator)
+        helped = torch.rand(B, T, generator=generator) < 0.6
+        logits += 3 * helped[..., None] * F.one_hot(tags, K)
+        if not tagged.any(dim=1).all() or not (tags[tagged] > 0).any():
+            continue
+        figures = torch.tensor(
+            [
+                [float(figure) for figure in scored_with(mean, mean)("scores", logits, tags, tagged)]
+                for mean in [lambda each, m, t: each[m].mean(), *MEANS.values()]
+            ]
+        )
+        gaps = (figures[:, None] - figures).abs() + torch.eye(len(figures))[..., None]
+        if B == 1:
+            gaps[0, 3], gaps[3] = 1.0, 1.0  # the mean of one text's mean is no mistake
+            gaps[:, 3] = 1.0
+        if gaps.min() > 0.01 and 0 < figures[0, 1] < 1:
+            return logits, tags, tagged
+
+
+tagging = Part(
+    "tagging",
+    {"ids": 2, "tags": 4, "loss": 3, "accuracy": 3},
+    tagging_cases,
+    tagging_reference,
+    {
+        "[CLS] and [SEP] are missing: they frame the pieces": aligned_with(first_piece, None, None),
+        "[CLS] is missing: it is the first token": aligned_with(first_piece, first=None),
+        "[SEP] is missing: it is the last token": aligned_with(first_piece, last=None),
+        "the tags stand one place too far to the left: [CLS] comes before the first word": aligned_with(
+            first_piece, change=one_left
+        ),
+        "every piece of a word counts: only its first one does": aligned_with(all_pieces),
+        "the last piece of a word counts: it is the first one": aligned_with(last_piece),
+        "tag number i stands at place i + 1, but a word may have several pieces": by_word,
+        "[CLS] and [SEP] count: they are no words": aligned_with(first_piece, (CLS, 0, True), (SEP, 0, True)),
+        "[SEP] counts: it is no word": aligned_with(first_piece, last=(SEP, 0, True)),
+        "[CLS] counts: it is no word": aligned_with(first_piece, first=(CLS, 0, True)),
+        **{words: in_loss_and_accuracy(mean) for words, mean in MEANS.items()},
+        "accuracy in percent: return a share between 0 and 1": scored_with(
+            share=lambda right, tagged, tags: 100 * right[tagged].mean()
+        ),
+        "the sign is wrong: log-probabilities are negative, the loss is not": scored_with(
+            mean=lambda each, tagged, tags: -each[tagged].mean()
+        ),
+        "the softmax runs over the wrong axis: the probabilities of the K tags, the last axis, sum to 1": scored_with(
+            of=lambda logits: logits.log_softmax(dim=1)
+        ),
+        "the logits are taken for log-probabilities: log_softmax makes them so": scored_with(of=lambda logits: logits),
+    },
+)
+
+
+# --- a model to fine-tune ------------------------------------------------------------------------------------
+
+CHECKPOINT = Path(__file__).parents[2] / "recipes" / "checkpoints" / "bert"  # what recipes.bert.load() reads
+LABELLED, HIDDEN = 50, 300  # sentences to train on, and to be judged by
+LOW, HIGH = 0.80, 0.90  # F1
+
+
+@functools.cache
+def shipped() -> tuple[Bert, WordPiece]:
+    """The pre-trained body, and its tokenizer."""
+    return BertForPreTraining.from_pretrained(CHECKPOINT).bert, load_tokenizer(CHECKPOINT / "tokenizer.json")
+
+
+def tune_cases(generator: torch.Generator) -> list[Case]:
+    seed = number(generator, 1, 2**31)
+    about = f"{HIDDEN} new sentences"
+    return [Case(aspect, about, secret=seed) for aspect in (f"F1 {LOW:.0%}", f"F1 {HIGH:.0%}", "whole model")]
+
+
+def f1_score(found: Tensor, right: Tensor) -> float:
+    """Of words with a tag other than 0: the harmonic mean of precision and recall."""
+    hits = ((found == right) & (right > 0)).sum().item()
+    return 2 * hits / max(1, (found > 0).sum().item() + (right > 0).sum().item())
+
+
+def retagger(weights: Arrays) -> BertForTokenClassification | str:
+    """A model of ours with these weights; or, in words, why there is none."""
+    body, _ = shipped()
+    model = BertForTokenClassification(Bert(body.config), TAGS).eval()
+    needed = {name: tuple(t.shape) for name, t in model.state_dict().items() if not name.startswith("bert.pooler.")}
+    for name, shape in needed.items():
+        if name not in weights:
+            return "this is no BertForTokenClassification: return the fine-tuned model itself"
+        if weights[name].shape != shape:
+            return "the sizes of the model are not those of the pre-trained body with a head for all tags" + values(
+                weights[name].shape, shape
+            )
+        if not np.isfinite(weights[name]).all():
+            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
+    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in needed}, strict=False)
+    return model
+
+
+class Tagger:
+    """A fine-tuned model on sentences."""
+
+    def __init__(self, model: BertForTokenClassification, batch: dict[str, Tensor]):
+        self.model, self.batch, self.where = model, batch, batch["tagged"]
+        with torch.inference_mode():
+            self.found = model(batch["ids"], batch["mask"], batch["segments"]).argmax(dim=-1)
+
+    def f1(self, shift: int = 0) -> float:
+        """With ``shift`` the tags are those of the tokens so many places further on."""
+        right = self.batch["tags"].roll(-shift, dims=1)
+        where = self.where & self.where.roll(-shift, dims=1)
+        return f1_score(self.found[where], right[where])
+
+    def likeness(self) -> float:
+        """The cosine between the matrices of its body and of the pre-trained one."""
+        own, theirs = self.model.bert.state_dict(), shipped()[0].state_dict()
+        names = [name for name, t in theirs.items() if t.dim() > 1 and not name.startswith("pooler.")]
+        return F.cosine_similarity(*(torch.cat([s[name].flatten() for name in names]) for s in (own, theirs)), 0).item()
+
+    def changed(self) -> tuple[bool, bool]:
+        """Whether the body differs from the pre-trained one, and whether the head was ever trained: its bias began
+        with zeros."""
+        own, theirs = self.model.bert.state_dict(), shipped()[0].state_dict()
+        body = any(not torch.equal(own[name], t) for name, t in theirs.items() if not name.startswith("pooler."))
+        return body, bool(self.model.classifier.bias.any())
+
+    def as_a_whole(self) -> str | None:
+        """What of the model was not fine-tuned, in words."""
+        body, head = self.changed()
+        if not body and not head:
+            return "no weight has changed: do the updates reach the model (backward, then step)?"
+        if not body:
+            return "the body is as it was: fine-tuning changes all weights, model.parameters(), not only the head's"
+        if not head:
+            return (
+                "the head is as it was at first: give the optimizer the parameters of the model, not of the body alone"
+            )
+        if self.likeness() < 0.5:
+            return "its body is not the pre-trained one: build the model on the body that fine_tune is given"
+        return None
+
+    def why_not(self) -> str:
+        """The likely reason for a low F1, in words."""
+        if words := self.as_a_whole():
+            return words
+        if self.f1(shift=-1) > 0.5:
+            return "each word gets the tag of the word before it: logits and tags stand at the same places"
+        if self.f1(shift=1) > 0.5:
+            return "each word gets the tag of the word behind it: logits and tags stand at the same places"
+        known = Tagger(self.model, entities(LABELLED, shipped()[1])).f1()
+        if known < 0.9:
+            return (
+                f"on the {LABELLED} sentences themselves F1 is {known:.0%}: train longer, or with another learning rate"
+            )
+        return (
+            f"it knows the {LABELLED} sentences by heart, but new ones much less: let the learning rate rise in the "
+            "first updates and then fall, clip the gradients, and stay at or below 0.001"
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def unseen(seed: int) -> dict[str, Tensor]:
+    return entities(HIDDEN, shipped()[1], "test", seed)
+
+
+def judge_tagger(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Load the weights into a model of our own and let it tag."""
+    model = retagger(answers[-1])
+    if isinstance(model, str):
+        return model
+    tagger = Tagger(model, unseen(case.secret))
+    found = tagger.f1()
+    if case.aspect == "whole model":
+        return tagger.as_a_whole() or (None if found >= LOW else f"it has to tag first: F1 {LOW:.0%} is asked for")
+    wanted = {f"F1 {bound:.0%}": bound for bound in (LOW, HIGH)}[case.aspect]
+    return None if found >= wanted else f"F1 {found:.1%}, {wanted:.0%} is asked for: {tagger.why_not()}"
+
+
+fine_tune = Part(
+    "fine_tune",
+    {f"F1 {LOW:.0%}": 4, f"F1 {HIGH:.0%}": 4, "whole model": 4},
+    tune_cases,
+    judge=judge_tagger,
+    result="model",
+    seconds=180,
+)
+
+PARTS = (pack_pair, pair_sentences, mask_words, masked_lm_loss, best_spans, tagging, fine_tune)
+WRITTEN = {"read_associations": 12}
+score = partial(show_score, PARTS, WRITTEN)
