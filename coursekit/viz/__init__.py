@@ -6,6 +6,7 @@ from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
 from coursekit.viz.fill_mask import FillMask
 from coursekit.viz.flow import Flow
+from coursekit.viz.generate import Generate
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
 from coursekit.viz.masks import Masks
@@ -15,6 +16,7 @@ from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
 from coursekit.viz.show import show
 from coursekit.viz.tokens import Tokens
+from coursekit.viz.write import Write
 
 __all__ = [
     "COLORS",
@@ -26,11 +28,13 @@ __all__ = [
     "Curves",
     "FillMask",
     "Flow",
+    "Generate",
     "LivePlot",
     "Masks",
     "NextToken",
     "Positions",
     "Tokens",
+    "Write",
     "bars",
     "block_diagram",
     "claim",

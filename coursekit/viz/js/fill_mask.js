@@ -20,25 +20,12 @@ const STYLE = `
 .ck .text sub { font-size:13px; line-height:1; padding-left:3px; }
 .ck .places { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap:16px; margin-top:4px; }
 .ck .places.wide { grid-template-columns:minmax(0, 1fr); }
-.ck .place, .ck .side { min-width:0; }
+.ck .place { min-width:0; }
 .ck .place.many { border-top:1px solid var(--line); padding-top:6px; }
 .ck .sides { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap:16px; }
-.ck .name { font-size:17px; font-weight:600; margin-bottom:4px; overflow-wrap:anywhere; }
 .ck .which { font-size:17px; font-weight:600; color:var(--accent2); margin-bottom:2px; }
-.ck .bars { display:flex; flex-direction:column; gap:6px; }
-.ck .bars button, .ck .rest { display:grid; grid-template-columns:minmax(60px, 32%) 1fr 62px; gap:8px; align-items:center; width:100%; min-height:32px;
-  text-align:left; font-size:17px; padding:2px 8px; }
 .ck .bars button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
-.ck .rest { color:var(--soft); border:1px solid transparent; }
-.ck .bars button.same { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
-.ck .bars button.same:focus-visible { border-color:var(--line); box-shadow:none; } /* one ring is enough */
-.ck .token { overflow:hidden; text-overflow:ellipsis; white-space:nowrap; unicode-bidi:plaintext; }
-.ck .bar { height:18px; border:1px solid var(--line); border-radius:2px; }
-.ck .bar i { display:block; height:100%; background:var(--accent); }
-.ck .rest .bar i { background:repeating-linear-gradient(45deg, var(--soft) 0 3px, transparent 3px 7px); }
-.ck .number { text-align:right; font-variant-numeric:tabular-nums; }
-@media (max-width:520px) { .ck .bars button, .ck .rest { grid-template-columns:minmax(60px, 38%) 1fr 58px; font-size:16px; } }
-`;
+${BARS}`;
 
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Fill mask");
@@ -63,7 +50,6 @@ export function mount(el, data, {emit}) {
   const seen = (token) => (Object.hasOwn(shown, token) ? shown[token] : token);
   const quoted = (token) => h("bdi", {}, `“${seen(token)}”`); // else a Hebrew token would pull the number behind it over
   const say = (...parts) => status.replaceChildren(...parts);
-  const probability = (p) => (p > 0 && p < 0.0005 ? "< 0.001" : num(p, 3));
   const active = () => box.getRootNode().activeElement;
   const isMask = (token) => token === data.mask;
 
@@ -230,7 +216,6 @@ export function mount(el, data, {emit}) {
 
   function drawBars() {
     const {base} = now;
-    const bar = (p) => h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * p}%`}));
     places.className = `places${base.names.length > 1 ? " wide" : ""}`;
     places.replaceChildren(...base.places.map((models, m) => h("div", {class: `place${several() ? " many" : ""}`},
       several() ? h("div", {class: "which"}, place(m)) : null,

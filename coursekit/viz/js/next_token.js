@@ -12,22 +12,8 @@ const STYLE = `
 .ck .text .added { border-bottom:3px solid var(--accent); color:var(--accent); font-weight:600; }
 .ck .text .end { color:var(--soft); }
 .ck .sides { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap:16px; margin-top:4px; }
-.ck .side { min-width:0; }
-.ck .name { font-size:17px; font-weight:600; margin-bottom:4px; overflow-wrap:anywhere; }
-.ck .bars { display:flex; flex-direction:column; gap:6px; }
-.ck .bars button, .ck .rest { display:grid; grid-template-columns:minmax(60px, 32%) 1fr 62px; gap:8px; align-items:center; width:100%; min-height:32px;
-  text-align:left; font-size:17px; padding:2px 8px; }
-.ck .rest { color:var(--soft); border:1px solid transparent; }
 .ck .bars button[aria-disabled=true] { cursor:default; border-color:transparent; background:none; }
-.ck .bars button.same { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
-.ck .bars button.same:focus-visible { border-color:var(--line); box-shadow:none; } /* one ring is enough */
-.ck .token { overflow:hidden; text-overflow:ellipsis; white-space:nowrap; unicode-bidi:plaintext; }
-.ck .bar { height:18px; border:1px solid var(--line); border-radius:2px; }
-.ck .bar i { display:block; height:100%; background:var(--accent); }
-.ck .rest .bar i { background:repeating-linear-gradient(45deg, var(--soft) 0 3px, transparent 3px 7px); }
-.ck .number { text-align:right; font-variant-numeric:tabular-nums; }
-@media (max-width:520px) { .ck .bars button, .ck .rest { grid-template-columns:minmax(60px, 38%) 1fr 58px; font-size:16px; } }
-`;
+${BARS}`;
 
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Next token");
@@ -45,7 +31,6 @@ export function mount(el, data, {emit}) {
   const shown = (token) => (Object.hasOwn(data.shown, token) ? data.shown[token] : token);
   const quoted = (token) => h("bdi", {}, `“${shown(token)}”`); // else a Hebrew token would pull the number behind it over
   const say = (...parts) => status.replaceChildren(...parts);
-  const probability = (p) => (p > 0 && p < 0.0005 ? "< 0.001" : num(p, 3));
 
   function update(fresh) {
     data = fresh;
@@ -103,7 +88,6 @@ export function mount(el, data, {emit}) {
     text.replaceChildren(...[...data.prompt, ...path].flatMap((token, i) =>
       [h("span", {class: i < data.prompt.length ? null : "added"}, shown(token).replaceAll("⏎", "⏎\n")), " "]), h("span", {class: "end", "aria-hidden": "true"}, "…"));
     back.disabled = first.disabled = !path.length;
-    const bar = (p) => h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * p}%`}));
     sides.replaceChildren(...models.map(([says, rest], m) => h("div", {class: "side"},
       data.names[m] ? h("div", {class: "name"}, data.names[m]) : null,
       h("div", {class: "bars", role: "group", "aria-label": `Next tokens${data.names[m] ? ` of ${data.names[m]}` : ""}`},

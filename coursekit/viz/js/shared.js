@@ -41,6 +41,32 @@ export function field(name, action, value, send) {
     h("button", {type: "button", onclick: () => send(input.value)}, action));
 }
 
+/** How a list of bars looks that are as long as their probabilities, 0 to 1: put at the end of a module's styles. */
+export const BARS = `
+.ck .side { min-width:0; }
+.ck .name { font-size:17px; font-weight:600; margin-bottom:4px; overflow-wrap:anywhere; }
+.ck .bars { display:flex; flex-direction:column; gap:6px; }
+.ck .bars button, .ck .bars [role=option], .ck .rest { display:grid; grid-template-columns:minmax(60px, 32%) 1fr 62px; gap:8px; align-items:center; width:100%;
+  min-height:32px; text-align:left; font-size:17px; padding:2px 8px; }
+.ck .rest { color:var(--soft); border:1px solid transparent; }
+.ck .bars button.same { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
+.ck .bars button.same:focus-visible { border-color:var(--line); box-shadow:none; } /* one ring is enough */
+.ck .token { overflow:hidden; text-overflow:ellipsis; white-space:nowrap; unicode-bidi:plaintext; }
+.ck .bar { height:18px; border:1px solid var(--line); border-radius:2px; }
+.ck .bar i { display:block; height:100%; background:var(--accent); }
+.ck .rest .bar i { background:repeating-linear-gradient(45deg, var(--soft) 0 3px, transparent 3px 7px); }
+.ck .number { text-align:right; font-variant-numeric:tabular-nums; }
+@media (max-width:520px) {
+  .ck .bars button, .ck .bars [role=option], .ck .rest { grid-template-columns:minmax(60px, 38%) 1fr 58px; font-size:16px; }
+}
+`;
+
+/** A bar that fills `share`, 0 to 1, of its frame. */
+export const bar = (share) => h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * share}%`}));
+
+/** A probability with three digits, and a small one not as zero. */
+export const probability = (p) => (p > 0 && p < 0.0005 ? "< 0.001" : num(p, 3));
+
 const bytesOf = (hexes) => hexes.map((hex) => [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)));
 // viridis at 21 points (Smith and van der Walt), evenly spaced from 0 to 1
 const VIRIDIS = bytesOf([
