@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "data": {"data", "text"},
     "train": {"train"},
     "models": {"models", "nn"},
-    "decode": {"decode", "models", "nn"},
+    "decode": {"decode", "models", "nn", "text"},
     "convert": {"convert", "models", "nn"},
     "evaluate": {"evaluate", "models", "nn"},
     "viz": {"viz", "text"},

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
+from torch.nn import functional as F
+
+from coursekit.models.gpt import GPT
 
 
 class LanguageModel(Protocol):
@@ -56,3 +60,62 @@ def perplexity(model: LanguageModel, documents: Sequence[Sequence[int]], charact
     # the exponential of a hopeless model's bits does not fit into a float
     value = 2.0**per_token if per_token < 1024 else math.inf
     return Perplexity(value, per_token, None if characters is None else bits / characters, len(log_p))
+
+
+class SlidingWindow:
+    """A GPT as a ``LanguageModel`` for documents of any length: it reads them through a window that moves on.
+
+    A window holds as many tokens as the model has positions. It moves on by ``stride`` of them, and each time only the
+    tokens that are new in it count, so that every token is predicted from at least ``max_length - stride`` before it,
+    or from its document's beginning.
+
+    Args:
+        model: read in eval mode; the mode that it is in is left as it is.
+        end_id: the token that divided documents in training: the first thing that is read of each.
+        stride: None for half of the model's ``max_length``.
+
+    Raises:
+        ValueError: ``stride`` is not in 1..max_length.
+    """
+
+    def __init__(self, model: GPT, end_id: int, stride: int | None = None):
+        self.width = model.config.max_length
+        self.model, self.end_id = model, end_id
+        self.stride = max(1, self.width // 2) if stride is None else stride
+        if not 1 <= self.stride <= self.width:
+            raise ValueError(f"stride={stride}: must lie in 1..{self.width}, the model's max_length")
+
+    @torch.inference_mode()
+    def log_probabilities(self, documents: Sequence[Sequence[int]], batch_size: int = 16) -> list[np.ndarray]:
+        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each."""
+        training, where = self.model.training, self.model.tokens.weight.device
+        self.model.eval()
+        rows = [torch.tensor([self.end_id, *document, self.end_id]) for document in documents]
+        # where each window begins: one for the first ``width`` targets, one for each ``stride`` more
+        windows = [
+            (i, start)
+            for i, row in enumerate(rows)
+            for start in range(0, max(1, len(row) - 1 - self.width + self.stride), self.stride)
+        ]
+        windows.sort(key=lambda window: len(rows[window[0]]) - window[1])  # of like length side by side
+        found = [np.zeros(len(row) - 1) for row in rows]
+        for first in range(0, len(windows), batch_size):
+            chosen = windows[first : first + batch_size]
+            parts = [rows[i][start : start + self.width + 1] for i, start in chosen]
+            ids = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=self.end_id).to(where)
+            logits = self.model(ids[:, :-1]).float().transpose(1, 2)  # (B, V, T)
+            log_p = -F.cross_entropy(logits, ids[:, 1:], reduction="none").double().cpu().numpy()
+            for (i, start), part, row in zip(chosen, parts, log_p):
+                old = self.width - self.stride if start else 0
+                found[i][start + old : start + len(part) - 1] = row[old : len(part) - 1]
+        self.model.train(training)
+        return found
+
+    @torch.inference_mode()
+    def next_probabilities(self, ids: Sequence[int]) -> np.ndarray:
+        """p of all tokens after ``ids``, a document's beginning (empty at its start): (V,)."""
+        training, where = self.model.training, self.model.tokens.weight.device
+        self.model.eval()
+        logits = self.model(torch.tensor([[self.end_id, *ids][-self.width :]], device=where))[0, -1]
+        self.model.train(training)
+        return logits.double().softmax(dim=-1).cpu().numpy()

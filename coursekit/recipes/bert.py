@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import platform
-import time
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import cache
@@ -33,6 +32,7 @@ from coursekit.data.world.grammar import as_text
 from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
+from coursekit.recipes.clock import Clock
 from coursekit.recipes.few_labels import few_labels
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
@@ -289,20 +289,6 @@ def new_model(vocab_size: int, dropout: float = 0.0) -> BertForPreTraining:
             if parameter.dim() == 2 and not name.startswith(("bert.tokens", "bert.positions", "bert.segments")):
                 parameter *= SPREAD / 0.02
     return model
-
-
-class Clock:
-    """CPU seconds of this process and of those that were stopped before it, since ``save`` was called last."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.before = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.exists() else 0.0
-
-    def seconds(self) -> float:
-        return self.before + time.process_time()
-
-    def save(self) -> None:
-        save_json(self.path, {"seconds": self.seconds()})
 
 
 def read_texts(folder: Path, planted: bool) -> tuple[Encoded, WordPiece, dict[str, str]]:

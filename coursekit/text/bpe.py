@@ -18,6 +18,8 @@ import regex
 
 from coursekit.text.tokenizer import Piece, Tokenizer, check_texts
 
+END = "<|endoftext|>"  # what GPT-2 calls the token between documents
+
 # GPT-2's pre-tokens: an English clitic; letters, digits or other signs, each with at most one space before; spaces.
 # A run of spaces leaves its last one to the word that follows.
 PRE_TOKEN = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")

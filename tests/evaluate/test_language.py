@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
-from coursekit.evaluate.language import perplexity
+from coursekit.evaluate.language import SlidingWindow, perplexity
+from coursekit.models.gpt import GPT, GPTConfig
 from coursekit.models.ngram import AddK, KneserNey, MaximumLikelihood
 from coursekit.models.nnlm import NNLM, NNLMConfig
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig
@@ -12,6 +14,12 @@ from tests.conftest import randomise
 V, END = 8, 5
 TRAIN = [[0, 1, 2, 0, 1, 3], [4, 0, 1], [], [7, 7, 0, 1, 6, 2]]
 TEST = [[0, 1, 7, 3, 2, 4, 4], [], [6], [1, 0, 1, 2]]
+
+
+def small_gpt(max_length):
+    return randomise(GPT(GPTConfig(V, 8, 2, 16, 2, max_length, dropout=0.5)), std=0.6)
+
+
 MODELS = {
     "add-k": lambda: AddK(2, V, END, k=0.2).fit(TRAIN),
     "Kneser-Ney": lambda: KneserNey(3, V, END).fit(TRAIN),
@@ -20,6 +28,7 @@ MODELS = {
         cell: lambda cell=cell: randomise(RNNLM(RNNLMConfig(V, 4, 6, cell, dropout=0.5, end_id=END)), std=0.7)
         for cell in ("rnn", "gru", "lstm")
     },
+    "GPT": lambda: SlidingWindow(small_gpt(8), END),
 }
 
 
@@ -75,3 +84,34 @@ def test_nothing_to_measure():
         perplexity(model, [])
     with pytest.raises(ValueError, match="characters=0"):
         perplexity(model, TEST, characters=0)
+
+
+@pytest.mark.parametrize(("width", "stride"), [(4, None), (4, 1), (5, 3), (6, 6), (1, 1), (30, 7)])
+def test_a_window_moves_on_by_its_stride(width, stride):
+    """Against one token at a time: which tokens it was given is computed from the description, not from windows."""
+    model = small_gpt(width).eval()
+    generator = torch.Generator().manual_seed(0)
+    documents = [torch.randint(V, (n,), generator=generator).tolist() for n in (0, 1, 3, 4, 5, 6, 11, 12, 13, 23)]
+    for document, found in zip(documents, SlidingWindow(model, END, stride).log_probabilities(documents, batch_size=3)):
+        row, step = [END, *document, END], stride or width // 2
+        assert len(found) == len(document) + 1
+        for t in range(1, len(row)):  # row[t] is the target
+            late = max(0, t - width)
+            start = -(-late // step) * step  # the first window that reaches it
+            logits = model(torch.tensor([row[start:t]]))[0, -1]
+            assert found[t - 1] == pytest.approx(logits.log_softmax(dim=-1)[row[t]].item(), abs=1e-5)
+
+
+def test_a_window_leaves_the_mode_and_says_what_comes_next_in_a_long_text():
+    model = small_gpt(4).train()
+    window, ids = SlidingWindow(model, END), [1, 2, 3, 4, 0, 6]
+    p = window.next_probabilities(ids)
+    window.log_probabilities([ids])
+    assert model.training
+    assert p == pytest.approx(model.eval()(torch.tensor([ids[-4:]]))[0, -1].softmax(dim=-1).detach().numpy(), abs=1e-6)
+
+
+@pytest.mark.parametrize("stride", [-1, 5])
+def test_a_stride_that_leaves_tokens_out_is_refused(stride):
+    with pytest.raises(ValueError, match=rf"stride={stride}: must lie in 1..4, the model's max_length"):
+        SlidingWindow(small_gpt(4), END, stride)
