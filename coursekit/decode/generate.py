@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.attention import Cache
-from coursekit.text.bpe import BPE, END
 
 # --- which token: what is done to the logits (..., V) before one is drawn -------------------------------------
 
@@ -184,32 +182,6 @@ def stream(
 def generate(model: GPT, ids: Tensor, mask: Tensor | None = None, max_new: int = 100, **choices) -> Tensor:
     """What ``stream`` writes, at once: (B, N), without the prompts. Arguments and errors are those of ``stream``."""
     return torch.stack(list(stream(model, ids, mask, max_new, **choices)), dim=1)
-
-
-def complete(
-    model: GPT, tokenizer: BPE, prompts: Sequence[str], max_new: int = 100, batch_size: int = 100, **choices
-) -> list[str]:
-    """The text that the model writes behind each prompt, up to the end of the document; most likely tokens as a rule.
-
-    Every prompt is read as the beginning of a document.
-
-    Args:
-        max_new: most tokens of an answer.
-        batch_size: prompts side by side; those of like length are put together.
-        choices: of ``stream``; ``temperature`` is 0 unless given.
-    """
-    end_id, where = tokenizer.ids[END], model.tokens.weight.device
-    rows = [[end_id, *tokenizer.encode(prompt)] for prompt in prompts]
-    order, found = sorted(range(len(rows)), key=lambda i: len(rows[i])), [""] * len(rows)
-    for first in range(0, len(order), batch_size):
-        chosen = order[first : first + batch_size]
-        lengths = torch.tensor([[len(rows[i])] for i in chosen], device=where)
-        ids = pad_sequence([torch.tensor(rows[i], device=where) for i in chosen], True, end_id)
-        mask = torch.arange(ids.shape[1], device=where) < lengths
-        written = generate(model, ids, mask, max_new, **{"temperature": 0, "stop": [end_id]} | choices)
-        for i, row in zip(chosen, written.tolist()):
-            found[i] = tokenizer.decode(row[: row.index(end_id)] if end_id in row else row)
-    return found
 
 
 @torch.inference_mode()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from coursekit.decode.generate import (
     beam_search,
-    complete,
     generate,
     left_padded,
     less_repetition,
@@ -20,7 +19,6 @@ from coursekit.decode.generate import (
     with_temperature,
 )
 from coursekit.models.gpt import GPT, GPTConfig
-from coursekit.text.bpe import BPE, END
 
 V = 11
 
@@ -293,29 +291,3 @@ def test_one_beam_is_greedy(model):
     _, ids, mask = prompts()
     found, _ = beam_search(model, ids, mask, max_new=10, beams=1, pad_id=V)
     assert found.tolist() == generate(model, ids, mask, 10, temperature=0).tolist()
-
-
-# --- from text to text ---------------------------------------------------------------------------------------
-
-
-def test_texts_are_completed_to_their_end_each_as_if_it_were_alone():
-    texts = ["a bc", "", "abc cab ca", "b", "c<to>", "bb bb"]
-    tokenizer = BPE.train(["abc cab ca bc"], 264, [END, "<to>"])
-    end = tokenizer.ids[END]
-    model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 24))
-    shaken(model, model.positions.code)
-    with torch.no_grad():
-        model.tokens.weight[end] *= 2  # so that texts end, some of them
-    alone = []
-    for text in texts:
-        written = naive(model, [end, *tokenizer.encode(text)], 12)
-        alone.append(tokenizer.decode(written[: written.index(end)] if end in written else written))
-    for size in (1, 2, 100):
-        assert complete(model, tokenizer, texts, 12, batch_size=size) == alone
-    lengths = {len(tokenizer.encode(text)) for text in alone}
-    assert len(lengths) > 2  # otherwise nothing was tested
-    drawn = [
-        complete(model, tokenizer, texts, 12, temperature=2.0, generator=torch.Generator().manual_seed(s))
-        for s in (0, 0, 1)
-    ]
-    assert drawn[0] == drawn[1] != drawn[2]
