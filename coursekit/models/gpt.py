@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
+from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, count_real
 
@@ -53,13 +54,9 @@ class GPTConfig:
     norm_first: bool = True
 
     def __post_init__(self):
-        for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
-        if self.d_model % self.n_heads:
-            raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}: a probability below 1")
+        check_sizes(self, "vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length")
+        check_heads(self)
+        check_dropout(self)
 
     @classmethod
     def gpt1(cls, **changes) -> "GPTConfig":

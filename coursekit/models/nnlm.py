@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents, windows
+from coursekit.nn.checks import check_sizes, check_token
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,10 @@ class NNLMConfig:
     end_id: int = 0
 
     def __post_init__(self):
-        for field in ("vocab_size", "embed_size", "hidden_size"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        check_sizes(self, "vocab_size", "embed_size", "hidden_size")
         if self.n < 2:
             raise ValueError(f"n={self.n}: must be at least 2, one token of context")
-        if not 0 <= self.end_id < self.vocab_size:
-            raise ValueError(f"end_id={self.end_id}: must lie in 0..{self.vocab_size - 1} (vocab_size - 1)")
+        check_token(self, "end_id")
 
     @classmethod
     def mlp1(cls, vocab_size: int = 16_383) -> "NNLMConfig":

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents
+from coursekit.nn.checks import check_dropout, check_sizes, check_token
 
 State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -48,9 +49,7 @@ class RNNLMConfig:
     end_id: int = 0
 
     def __post_init__(self):
-        for field in ("vocab_size", "embed_size", "hidden_size"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        check_sizes(self, "vocab_size", "embed_size", "hidden_size")
         if self.cell not in CELLS:
             raise ValueError(f"cell={self.cell!r}: must be one of {', '.join(map(repr, CELLS))}")
         if self.tied and self.embed_size != self.hidden_size:
@@ -58,10 +57,8 @@ class RNNLMConfig:
                 f"tied=True with embed_size={self.embed_size} and hidden_size={self.hidden_size}: one matrix for input "
                 "and output needs them equal"
             )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}: a probability below 1")
-        if not 0 <= self.end_id < self.vocab_size:
-            raise ValueError(f"end_id={self.end_id}: must lie in 0..{self.vocab_size - 1} (vocab_size - 1)")
+        check_dropout(self)
+        check_token(self, "end_id")
 
 
 class RNNLM(nn.Module):

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
+from coursekit.nn.checks import check_sizes, check_token
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
 
 
@@ -48,11 +49,8 @@ class Seq2SeqConfig:
     def __post_init__(self):
         if self.encoder_size is None:
             object.__setattr__(self, "encoder_size", self.hidden_size)
-        for field in ("vocab_size", "embed_size", "hidden_size", "encoder_size"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
-        if not 0 <= self.bos_id < self.vocab_size:
-            raise ValueError(f"bos_id={self.bos_id}: must lie in 0..{self.vocab_size - 1} (vocab_size - 1)")
+        check_sizes(self, "vocab_size", "embed_size", "hidden_size", "encoder_size")
+        check_token(self, "bos_id")
         if self.cell not in ("lstm", "gru"):
             raise ValueError(f"cell={self.cell!r}: must be 'lstm' or 'gru'")
         if self.score is not None and self.score not in SCORES:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
+from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, count_real
 
@@ -57,16 +58,13 @@ class TransformerConfig:
     pad_id: int = 0
 
     def __post_init__(self):
-        for field in ("vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1")
+        check_sizes(self, "vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length")
         for field in ("d_key", "d_value"):
             if getattr(self, field) is not None and getattr(self, field) < 1:
                 raise ValueError(f"{field}={getattr(self, field)}: must be at least 1, or None for d_model / n_heads")
-        if self.d_model % self.n_heads and None in (self.d_key, self.d_value):
-            raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}: a probability below 1")
+        if None in (self.d_key, self.d_value):
+            check_heads(self)
+        check_dropout(self)
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions={self.positions!r}: must be 'sinusoidal' or 'learned'")
         if self.positions == "sinusoidal" and self.d_model % 2:
