@@ -35,6 +35,7 @@ bench: .venv/test
 	$(BIN)/python -m tests.bench_text
 	$(BIN)/python -m tests.bench_transformer
 	$(BIN)/python -m tests.bench_bert
+	$(BIN)/python -m tests.bench_gpt
 	$(BIN)/python -m tests.bench_viz
 
 clean:

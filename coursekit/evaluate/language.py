@@ -1,7 +1,7 @@
 """How well a language model predicts text."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -119,3 +119,22 @@ class SlidingWindow:
         logits = self.model(torch.tensor([[self.end_id, *ids][-self.width :]], device=where))[0, -1]
         self.model.train(training)
         return logits.double().softmax(dim=-1).cpu().numpy()
+
+
+def distinct_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
+    """The share of different ones among all runs of ``n`` tokens in texts: 1 where no run comes twice.
+
+    Source: Li et al. (2016), arXiv 1510.03055, section 5.2 (there of words).
+    """
+    runs = [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
+    if not runs:
+        raise ValueError(f"n={n}: no text has so many tokens")
+    return len(set(runs)) / len(runs)
+
+
+def repetition_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
+    """How much texts repeat themselves: ``1 - distinct_n`` of each alone, and the mean of that.
+
+    Source: Welleck et al. (2020), arXiv 1908.04319, section 6.1 (seq-rep-n).
+    """
+    return sum(1 - distinct_n([text], n) for text in texts) / len(texts)

@@ -1,4 +1,4 @@
-"""Two small GPTs: one has read the Python documentation and the world's stories, the other Python's standard library.
+"""Two small GPTs: one has read the Python documentation and much else, the other only Python's standard library.
 
 ``python -m coursekit.recipes.gpt VARIANT`` trains one, measures it on texts that it has not read, and writes it to
 ``checkpoints/VARIANT`` beside this file: float16 weights in Hugging Face's layout, the tokenizer, and ``metrics.json``.
@@ -35,15 +35,15 @@ from coursekit.train.checkpoint import load_weights, save_json
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VARIANTS = {
-    "gpt-documentation": "GPT on the Python documentation, on stories in English and on sentences in French",
-    "gpt-code": "GPT on the source files of Python's standard library",
+    "gpt-documentation": "GPT on Python's documentation and source files, English stories and French sentences",
+    "gpt-code": "GPT on the source files of Python's standard library alone",
     "lstm-documentation": "lecture 01's LSTM on the texts of gpt-documentation, as many tokens of them",
 }
 VOCAB_SIZE = 2048
 SIZES = {"d_model": 256, "n_heads": 8, "d_ff": 1024, "n_layers": 4, "max_length": 256}
-TIMES, STORIES, FRENCH = 4, 12_000, 20_000  # the documentation is read four times for one pass over the world's texts
+TIMES, STORIES, FRENCH = 3, 12_000, 20_000  # the documentation is read three times in one pass over the others
 STEPS = {"gpt-documentation": 4500, "gpt-code": 5500}
-DROPOUT = {"gpt-documentation": 0.1, "gpt-code": 0.0}  # what is read 35 times, and what is read 11 times
+DROPOUT = {"gpt-documentation": 0.1, "gpt-code": 0.0}  # what is read 14 times, and what is read 11 times
 BATCH, RATE, WARMUP, EVALUATE_EVERY, SAVE_EVERY = 16, 1.5e-3, 200, 500, 100
 
 
@@ -52,17 +52,19 @@ BATCH, RATE, WARMUP, EVALUATE_EVERY, SAVE_EVERY = 16, 1.5e-3, 200, 500, 100
 
 @cache
 def corpus(variant: str, split: str = "train") -> dict[str, list[str]]:
-    """The documents of a split by their source.
+    """The documents of a split by their source; a file is in the same split as its documentation.
 
     What is English in the world is told in stories, and what is French is other sentences: the model never reads one
     beside the other.
     """
+    every = 5 if split == "validation" else 1  # a fifth of the files says enough, now and then
+    files = [document.text for document in code.documents(split)[::every]]
     if variant == "gpt-code":
-        every = {"train": 1, "validation": 5, "test": 1}[split]  # a fifth says enough, now and then
-        return {"code": [document.text for document in code.documents(split)[::every]]}
+        return {"code": files}
     n = 1.0 if split == "train" else 0.05
     return {
         "documentation": [document.text for document in pydocs.documents(split)],
+        "code": files,
         "stories": [story.text for story in stories(round(n * STORIES), split)],
         "french": [as_text(sentence.fr) for sentence in sentences(round(n * FRENCH), split, seed=2)],
     }

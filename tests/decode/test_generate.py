@@ -291,3 +291,17 @@ def test_one_beam_is_greedy(model):
     _, ids, mask = prompts()
     found, _ = beam_search(model, ids, mask, max_new=10, beams=1, pad_id=V)
     assert found.tolist() == generate(model, ids, mask, 10, temperature=0).tolist()
+
+
+def test_compiled_decoding_has_two_graphs_and_writes_the_same(model, monkeypatch):
+    from torch._dynamo.testing import CompileCounter
+
+    prompts = [torch.randint(V, (2, n), generator=torch.Generator().manual_seed(n)) for n in (5, 5, 3)]
+    expected = [generate(model, ids, max_new=16, temperature=0) for ids in prompts]
+    graphs = CompileCounter()  # counts them and runs them as they are
+    monkeypatch.setattr(model, "hidden", torch.compile(model.hidden, backend=graphs), raising=False)
+    assert torch.equal(generate(model, prompts[0], max_new=16, temperature=0), expected[0])
+    assert graphs.frame_count == 2
+    for ids, texts in zip(prompts, expected):
+        assert torch.equal(generate(model, ids, max_new=16, temperature=0), texts)
+    assert graphs.frame_count <= 2 * len(prompts)  # not one for each of 45 tokens

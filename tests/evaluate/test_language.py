@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from coursekit.evaluate.language import SlidingWindow, perplexity
+from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity, repetition_n
 from coursekit.models.gpt import GPT, GPTConfig
 from coursekit.models.ngram import AddK, KneserNey, MaximumLikelihood
 from coursekit.models.nnlm import NNLM, NNLMConfig
@@ -115,3 +115,13 @@ def test_a_window_leaves_the_mode_and_says_what_comes_next_in_a_long_text():
 def test_a_stride_that_leaves_tokens_out_is_refused(stride):
     with pytest.raises(ValueError, match=rf"stride={stride}: must lie in 1..4, the model's max_length"):
         SlidingWindow(small_gpt(4), END, stride)
+
+
+def test_runs_counted_by_hand():
+    texts = ["abab", "abc", "z"]  # ab ba ab, ab bc, none
+    assert distinct_n(texts, 2) == pytest.approx(3 / 5)
+    assert distinct_n(texts, 1) == pytest.approx(4 / 8)
+    assert repetition_n(["abab", "abc"], 2) == pytest.approx((1 / 3 + 0) / 2)
+    assert distinct_n([[1, 23], [12, 3]], 2) == 1
+    with pytest.raises(ValueError, match="n=5: no text has so many tokens"):
+        distinct_n(texts, 5)
