@@ -42,8 +42,8 @@ VARIANTS = {
 VOCAB_SIZE = 2048
 SIZES = {"d_model": 256, "n_heads": 8, "d_ff": 1024, "n_layers": 4, "max_length": 256}
 TIMES, STORIES, FRENCH = 3, 12_000, 20_000  # the documentation is read three times in one pass over the others
-STEPS = {"gpt-documentation": 4500, "gpt-code": 5500}
-DROPOUT = {"gpt-documentation": 0.1, "gpt-code": 0.0}  # what is read 14 times, and what is read 11 times
+STEPS = {"gpt-documentation": 7000, "gpt-code": 5500}
+DROPOUT = {"gpt-documentation": 0.1, "gpt-code": 0.0}  # what is read 20 times, and what is read 11 times
 BATCH, RATE, WARMUP, EVALUATE_EVERY, SAVE_EVERY = 16, 1.5e-3, 200, 500, 100
 
 

@@ -22,18 +22,23 @@ from coursekit.train.checkpoint import save_json
 
 BATCH, RATE, WARMUP = 32, 1e-3, 20
 METRICS = gpt.CHECKPOINTS / "prompted" / "metrics.json"
-STEPS, PAIRS, TESTED = 300, (30, 100, 300, 1000, 3000, 10_000), 200
+STEPS, PAIRS, TESTED = 300, (100, 300, 1000, 3000, 10_000), 200
 BEGINNINGS = ("pre-trained", "from scratch")
 
 
 def in_batches(pairs: Sequence[Prompted], tokenizer: BPE, batch_size: int = BATCH, seed: int = 0) -> Fresh:
-    """Endless batches of ``as_ids``, each of pairs drawn at random, without the columns that are padding in all."""
+    """Endless batches of ``as_ids``, each of pairs drawn at random, without the columns that are padding in all.
+
+    Those of a batch are of like length: eight times as many are drawn, put in order, and one part of eight is taken.
+    """
     samples = as_ids(pairs, tokenizer)
+    lengths = samples["mask"].sum(dim=1)
 
     def make(generator: torch.Generator) -> Batch:
-        chosen = torch.randint(len(pairs), (batch_size,), generator=generator)
-        length = int(samples["mask"][chosen].sum(dim=1).max())
-        return {name: rows[chosen, :length] for name, rows in samples.items()}
+        drawn = torch.randint(len(pairs), (8 * batch_size,), generator=generator)
+        parts = drawn[lengths[drawn].argsort(stable=True)].split(batch_size)
+        chosen = parts[int(torch.randint(8, (), generator=generator))]
+        return {name: rows[chosen, : int(lengths[chosen].max())] for name, rows in samples.items()}
 
     return Fresh(make, seed)
 

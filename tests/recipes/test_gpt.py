@@ -1,0 +1,158 @@
+"""GPT's recipe: its texts, that it can be stopped, and what fine-tuning by prompts is given and counts."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+
+from coursekit.convert.hub import read_model
+from coursekit.data.prompts import PROMPTS, Prompted
+from coursekit.data.world import as_text, sentences, stories
+from coursekit.models.gpt import GPT, GPTConfig
+from coursekit.recipes import gpt as recipe
+from coursekit.recipes import prompted
+from coursekit.text.bpe import BPE, END
+from coursekit.train.checkpoint import load_state
+
+# --- texts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fewer(monkeypatch):
+    monkeypatch.setattr(recipe, "STORIES", 1000)
+    monkeypatch.setattr(recipe, "FRENCH", 1500)
+    recipe.corpus.cache_clear()
+    yield
+    recipe.corpus.cache_clear()
+
+
+def test_no_text_is_in_two_splits_and_no_english_stands_beside_its_french(fewer):
+    parts = {split: recipe.corpus("gpt-documentation", split) for split in ("train", "validation", "test")}
+    for source in parts["train"]:
+        texts = [set(parts[split][source]) for split in parts]
+        assert not texts[0] & texts[1]
+        assert not (texts[0] | texts[1]) & texts[2]
+        assert all(texts)
+    english = {as_text(s.en) for story in stories(recipe.STORIES) for s in story.sentences}
+    french = set(parts["train"]["french"])
+    known = [s for s in sentences(recipe.FRENCH, seed=2) if as_text(s.en) in english]
+    assert len(known) < 0.1 * len(french)  # short ones that anybody would say
+
+
+def test_a_file_and_its_documentation_are_in_one_split(fewer):
+    trained = " ".join("\n".join(recipe.corpus("gpt-documentation")["code"]).split())
+    held_out = [text for text in recipe.corpus("gpt-documentation", "test")["documentation"] if "\n" in text]
+    paragraphs = [line for text in held_out for line in text.split("\n") if len(line) > 200]
+    found = [line for line in paragraphs if " ".join(line.split())[:120] in trained]
+    assert len(paragraphs) > 50
+    assert len(found) <= 0.02 * len(paragraphs)
+
+
+def test_the_documentation_is_read_more_often():
+    texts = {"documentation": [[1, 2], [3]], "stories": [[4]]}
+    assert recipe.in_one_pass(texts) == [[1, 2], [3]] * recipe.TIMES + [[4]]
+
+
+def test_the_tokenizer_has_what_prompts_need_and_texts_do_not_have_it(monkeypatch):
+    monkeypatch.setattr(recipe, "VOCAB_SIZE", 300)
+    tokenizer = recipe.train_tokenizer({"code": ["x = 1\n" * 5], "stories": ["On Monday, Anna was here."] * 20})
+    assert tokenizer.special_tokens == [END, *PROMPTS]
+    assert len({tokenizer.ids[token] for token in PROMPTS}) == 4
+    trained = recipe.corpus("gpt-documentation", "validation")
+    assert not any(token in text for found in trained.values() for text in found for token in PROMPTS)
+
+
+# --- the runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    texts = {
+        "documentation": [f"the value {i} is returned by function number {i}" for i in range(40)],
+        "stories": [f"On Monday, Anna was in room {i}." for i in range(40)],
+    }
+    monkeypatch.setattr(recipe, "corpus", lambda variant, split="train": texts)
+    monkeypatch.setattr(recipe, "SIZES", {"d_model": 16, "n_heads": 2, "d_ff": 32, "n_layers": 1, "max_length": 16})
+    monkeypatch.setattr(recipe, "STEPS", dict.fromkeys(recipe.STEPS, 6))
+    for name, value in {"VOCAB_SIZE": 280, "BATCH": 4, "WARMUP": 2, "EVALUATE_EVERY": 2, "SAVE_EVERY": 3}.items():
+        monkeypatch.setattr(recipe, name, value)
+
+
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
+    whole = recipe.train("gpt-documentation", tmp_path / "whole", tmp_path / "out1")
+    steps = recipe.Training.__iter__
+
+    def until_four(self):
+        for record in steps(self):
+            yield record
+            if self.step == 4:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(recipe.Training, "__iter__", until_four)
+        with pytest.raises(KeyboardInterrupt):
+            recipe.train("gpt-documentation", tmp_path / "parts", tmp_path / "out2")
+    assert not (tmp_path / "out2").exists()
+    assert load_state(tmp_path / "parts/last.ckpt")["step"] == 3
+    again = recipe.train("gpt-documentation", tmp_path / "parts", tmp_path / "out2")
+    one, other = (read_model(tmp_path / out / "gpt-documentation")[1] for out in ("out1", "out2"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert {tensor.dtype for tensor in one.values()} == {torch.float16}
+    assert whole["test"] == again["test"]
+    assert whole["tokens"] == 6 * 4 * 16
+    assert json.loads((tmp_path / "out2/gpt-documentation/metrics.json").read_text())["test"] == whole["test"]
+
+
+def test_the_lstm_sees_as_many_tokens_and_leaves_only_metrics(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "BATCH", 256)  # 6 · 256 · 16 tokens are 24 batches of the LSTM's 32 · 32
+    found = recipe.train("lstm-documentation", tmp_path / "state", tmp_path / "out")
+    assert found["tokens"] == 6 * 256 * 16 == found["steps"] * 32 * 32
+    assert [path.name for path in (tmp_path / "out/lstm-documentation").iterdir()] == ["metrics.json"]
+
+
+def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
+    bits = iter([3.0, 1.0, 2.0])
+    measured = recipe.measure
+
+    def measure(model, variant, split, tokenizer):
+        if split == "test":
+            return measured(model, variant, split, tokenizer)
+        return {"documentation": {"bits per character": next(bits)}}
+
+    monkeypatch.setattr(recipe, "measure", measure)
+    assert recipe.train("gpt-documentation", tmp_path / "state", tmp_path / "out")["step of the best weights"] == 4
+
+
+# --- fine-tuning ---------------------------------------------------------------------------------------------
+
+
+def test_batches_hold_pairs_whole_and_lose_only_padding():
+    pairs = [Prompted(f"{'ab ' * (i % 5)}x<to-fr>", f"y{'z' * (i % 7)}") for i in range(30)]
+    tokenizer = BPE.train(["ab x y z zz"], 265, [END, *PROMPTS])
+    texts = {END + prompt + target + END: target + END for prompt, target in pairs}
+    data, counts = prompted.in_batches(pairs, tokenizer, 8), Counter()
+    for _ in range(150):
+        batch = next(data)
+        lengths = batch["mask"].sum(dim=1)
+        assert lengths.max() - lengths.min() <= 7  # of 4 to 21
+        counts.update(tokenizer.decode(ids[mask].tolist()) for ids, mask in zip(batch["ids"], batch["mask"]))
+        assert batch["mask"].any(dim=0).all()
+        for ids, mask, learned in zip(batch["ids"], batch["mask"], batch["loss_mask"]):
+            assert tokenizer.decode(ids[learned].tolist()) == texts[tokenizer.decode(ids[mask].tolist())]
+    assert len(counts) == 30
+    assert max(counts.values()) < 2.2 * min(counts.values())  # each as often as any other, 40 times on average
+
+
+def test_what_was_taught_is_written_and_counted(monkeypatch):
+    pairs = [Prompted(f"{a} and {b}<to-fr>", f"{b} et {a}") for a in "abcd" for b in "efgh"]
+    tokenizer = BPE.train(["a and b et e f g h"], 265, [END, *PROMPTS])
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(len(tokenizer), 32, 4, 64, 2, 32, dropout=0.0))
+    assert prompted.share_exact(model.eval(), tokenizer, pairs, 12) == 0
+    monkeypatch.setattr(prompted, "RATE", 5e-3)
+    prompted.prompted_training(model, pairs, tokenizer, 800, precision="float32").fit()
+    assert prompted.share_exact(model.eval(), tokenizer, pairs, 12) == 1
+    wrong = [Prompted(prompt, target.upper()) for prompt, target in pairs[:4]] + pairs[4:]
+    assert prompted.share_exact(model, tokenizer, wrong, 12) == 0.75
