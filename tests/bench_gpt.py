@@ -22,6 +22,7 @@ from tests.bench_transformer import wait
 # name: B, T, D, H, blocks, V, passes in a measurement
 SHAPES = {"4 blocks of 256": (16, 128, 256, 4, 4, 2048, 3), "GPT-2 small": (2, 128, 768, 12, 12, 50_257, 1)}
 NEW = 200
+WRITTEN = {"4 blocks of 256": {1: "≥ 3", 16: "≥ 2"}, "GPT-2 small": {1: "≥ 3"}}  # texts at once: aim
 
 
 def both(shape: str, device: torch.device) -> tuple[GPT, nn.Module, torch.Tensor]:
@@ -102,8 +103,8 @@ def main() -> None:
     for name in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         device = torch.device(name)
         title = f"{name}, {torch.get_num_threads()} threads; medians of {ROUNDS} rounds"
-        table = Table("what", "ours", "theirs", "theirs / ours", "aim", title=title)
         for shape, (B, T, *_, times) in SHAPES.items():
+            table = Table("what", "ours", "theirs", "theirs / ours", "aim", title=title)
             ours, theirs, ids = both(shape, device)
             for what, mine, other, aim in (
                 ("float32", "float32", "float32", "≥ 1.35"),
@@ -116,11 +117,11 @@ def main() -> None:
             done, peak = operations(ours, ids) * times / a, 10 * 2 * 1024**3 / b
             rates = f"{done / 1e9:.0f} GFLOP/s", f"{peak / 1e9:.0f} GFLOP/s"
             table.add_row(f"{shape}: share of the matrix product's peak", *rates, f"{done / peak:.2f}", "≥ 0.7")
-            for batch_size, aim in ((1, "≥ 3"), (16, "≥ 2")):
+            for batch_size, aim in WRITTEN[shape].items():
                 a, b, ratio = alternate(write(ours, batch_size, device), write(theirs, batch_size, device))
                 rates = [f"{NEW * batch_size / seconds:,.0f} tokens/s" for seconds in (a, b)]
                 table.add_row(f"{shape}: {NEW} tokens, {batch_size} texts", *rates, f"{ratio:.2f}", aim)
-        console.print(table)
+            console.print(table)
         console.print(f"torch {torch.__version__}; shapes (B, T, D, H, blocks, V): {list(SHAPES.values())}")
 
 

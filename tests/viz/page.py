@@ -1,10 +1,15 @@
-"""A plain page around widgets, for the tests in a browser."""
+"""What the tests of the widgets share: a plain page in a browser, a kernel's answers, and checks that several need."""
 
 import json
 
+import numpy as np
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from coursekit.viz.tokens import visible
 from coursekit.viz.widget import source
+
+EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 
 LIVE = """<div id=there></div><script type=module>{module}
 window.sent = [];
@@ -38,17 +43,218 @@ def status(page) -> str:
     return page.locator("[aria-live]").inner_text()
 
 
+def alert(page) -> str:
+    return page.locator("[role=alert]").inner_text()  # as a role it is only there while it says something
+
+
 def themed(widget, scheme: str) -> str:
     background = "#111" if scheme == "dark" else "#fff"
     return f"<style>body{{background:{background};color:gray}} h1{{color:#777}}</style>{widget._repr_html_()}"
 
 
-def violations(page) -> list[tuple[str, str]]:
-    """What axe finds wrong with the widget."""
-    found = Axe().run(page, context="[data-ck]").response["violations"]
+def violations(page, context: str = "[data-ck]") -> list[tuple[str, str]]:
+    """What axe finds wrong with the widget; a live page's is in ``#there``."""
+    found = Axe().run(page, context=context).response["violations"]
     return [(v["id"], v["nodes"][0]["html"]) for v in found]
+
+
+def accessible(browser, widget, scheme: str):
+    """A page of the scheme, after the checks that the widget took its colours and that axe finds nothing wrong."""
+    page = page_of(browser, themed(widget, scheme), scheme=scheme)
+    page.locator(".ck [aria-live]").wait_for()
+    dark = page.locator(".ck[data-dark]").count()
+    assert dark == (scheme == "dark"), f"{dark} dark widgets on a {scheme} page"
+    found = violations(page)
+    assert found == [], found
+    return page
+
+
+def fits(page, width: int) -> None:
+    """The page has no need to scroll sideways."""
+    needed = page.evaluate("document.documentElement.scrollWidth")
+    assert needed <= width, f"{needed} pixels wide on a page of {width}"
+
+
+def fits_a_phone(browser, widget, scripts: bool, *steps) -> None:
+    """390 pixels are enough, with scripts also after each step (a function of the page), and no number is cut."""
+    page = page_of(browser, widget._repr_html_(), width=390, scripts=scripts)
+    fits(page, 390)
+    if scripts:
+        for step in steps:
+            step(page)
+            fits(page, 390)
+        found = page.locator(".number").evaluate_all(
+            "all => all.map(x => [x.textContent, x.scrollWidth <= x.clientWidth + 1])"
+        )
+        assert found, "the page shows numbers"
+        cut = [text for text, whole in found if not whole]
+        assert cut == [], f"cut: {cut}"
+
+
+def harmless(page, foreign: str) -> None:
+    """No script of a text ran, no element that only a text could bring (a selector) is there, nothing was fetched."""
+    assert page.evaluate("window.hacked") is None, "a script of the text ran"
+    assert page.locator(foreign).count() == 0, f"{foreign} stand on the page"
+    assert page.requests == ["http://ck.test/"], page.requests
+    assert page.errors == [], page.errors
+
+
+def hear(page) -> None:
+    """From now on ``window.heard`` lists the keys that reach the document, as they would reach a notebook."""
+    page.evaluate("() => { window.heard = []; document.addEventListener('keydown', e => window.heard.push(e.key)); }")
+
+
+def keeps_its_keys(page, element, keys: list[str]) -> None:
+    """Pressed on the element, none of these keys reaches the document; other keys do, and the browser's own."""
+    hear(page)
+    element.focus()
+    for key in (*keys, "x", "Control+ArrowDown"):
+        page.keyboard.press(key)
+    heard = page.evaluate("window.heard")
+    assert heard == ["x", "Control", "ArrowDown"], heard
+
+
+def go_elsewhere(page) -> None:
+    """Move the focus to a text area outside the widget, as another cell of the notebook would be."""
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<textarea aria-label=cell></textarea>')")
+    page.get_by_role("textbox", name="cell").focus()
+
+
+def lefts(page, css: str, parts: list[str]) -> list[float]:
+    """Where in an element each of these texts begins, in pixels from the left."""
+    return page.locator(css).evaluate(
+        """(box, parts) => parts.map((part) => {
+          const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+          for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+            const at = node.data.indexOf(part);
+            if (at < 0) continue;
+            const range = document.createRange();
+            range.setStart(node, at);
+            range.setEnd(node, at + part.length);
+            return range.getBoundingClientRect().left;
+          }
+        })""",
+        parts,
+    )
+
+
+# --- a kernel's side of a live view ---------------------------------------------------------------------------
+
+
+def asked_of(view, message: dict) -> dict:
+    """The data of a live view after its kernel was sent the message, as a page sends it: through JSON."""
+    (callback,) = view._msg_callbacks.callbacks
+    callback(view, json.loads(json.dumps(message)), [])
+    return view.data
+
+
+def tell(page, data: dict) -> None:
+    """The live page is given new data."""
+    page.evaluate("(data) => view.update({...data, live: true})", data)
+
+
+def told(page, view) -> None:
+    """The kernel answers the live page's last question."""
+    tell(page, asked_of(view, page.evaluate("window.sent.at(-1)")))
+
+
+def refusing(fn):
+    """``fn``, but what has "bad" in it is refused."""
+
+    def answer(asked):
+        if "bad" in asked:
+            raise ValueError("no <bad> here")
+        return fn(asked)
+
+    return answer
+
+
+# --- tokens and probabilities ---------------------------------------------------------------------------------
 
 
 def numbers(texts: list[str]) -> list[float]:
     """As shown, with a true minus sign."""
     return [float(text.replace("−", "-")) for text in texts]
+
+
+def best(pairs: list[tuple[str, float]], k: int) -> list[tuple[str, float]]:
+    return sorted(pairs, key=lambda pair: pair[1], reverse=True)[:k]
+
+
+def three_digits(p: float) -> str:
+    """A probability as the widgets show it."""
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def with_others(pairs: list[tuple[str, float]]) -> list[tuple[str, str]]:
+    """(token, probability) of each, and of all others together, as the widgets show them."""
+    rest = 1 - sum(p for _, p in pairs)
+    return [*((visible(token), three_digits(p)) for token, p in pairs), ("all others", three_digits(rest))]
+
+
+def table_rows(table) -> list[tuple[str, ...]]:
+    """What stands in each row of a static table."""
+    rows = table.locator("tbody tr").all()
+    return [tuple(text for tag in ("th", "td") for text in row.locator(tag).all_inner_texts()) for row in rows]
+
+
+def shows_as_bars(side, pairs: list[tuple[str, float]]) -> None:
+    """One model's side of a widget has these tokens and probabilities as bars, and a bar for all others together."""
+    bars = side.get_by_role("button")
+    tokens, texts = bars.locator(".token").all_inner_texts(), side.locator(".number").all_inner_texts()
+    assert tokens == [visible(token) for token, _ in pairs], tokens
+    assert texts == [text for _, text in with_others(pairs)], texts
+    values = [*(p for _, p in pairs), 1 - sum(p for _, p in pairs)]
+    exact = [float(bar.get_attribute("title").rsplit(": ", 1)[1]) for bar in bars.all()]
+    np.testing.assert_allclose(exact, values[:-1], rtol=1e-6)
+    # how much of each bar is filled, without its border
+    shares = side.locator(".bar").evaluate_all(
+        """all => all.map((bar) => {
+          const [frame, filled] = [bar, bar.firstChild].map((el) => el.getBoundingClientRect().width);
+          return filled / (frame - 2);
+        })"""
+    )
+    np.testing.assert_allclose(shares, values, atol=2e-4)  # 1/64 pixel of 100 or more
+
+
+def pointing_marks_the_token_in_both(page, sides: list, pairs: list[list[tuple[str, float]]], says: str) -> None:
+    """Each bar of the first of two models, pointed at, is marked in both and nowhere else, and the status says what
+    both give the token.
+
+    Args:
+        sides: the two models' sides of the widget.
+        pairs: what they show.
+        says: the status, with ``{token}``, ``{p}`` of the first model and ``{q}`` of the second.
+    """
+    shown = [dict(each) for each in pairs]
+    first, second = shown
+    assert first.keys() & second.keys(), "a token with a bar in both"
+    assert first.keys() - second.keys(), "a token with a bar in the first alone"
+    for i, (token, p) in enumerate(first.items()):
+        sides[0].get_by_role("button").nth(i).hover()
+        q = f"{second[token]:.3f}" if token in second else "has no bar for it"
+        said, expected = status(page), says.format(token=visible(token), p=f"{p:.3f}", q=q)
+        assert said == expected, f"{said} is not {expected}"
+        for side, tokens in zip(sides, shown):
+            marked = side.get_by_role("button").evaluate_all("all => all.map(bar => bar.classList.contains('same'))")
+            assert marked == [t == token for t in tokens], f"{token!r}: {marked}"
+        assert page.locator(".same").count() == 1 + (token in second), "and no other"
+
+
+# --- what a widget refuses ------------------------------------------------------------------------------------
+
+
+def largest(make, high: int, says: str) -> int:
+    """The largest n for which ``make(n)`` is not refused; ``make(high)`` is, with a message that matches ``says``."""
+    low = 1
+    make(low)
+    with pytest.raises(ValueError, match=says):
+        make(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            make(middle)
+            low = middle
+        except ValueError:
+            high = middle
+    return low

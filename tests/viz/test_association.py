@@ -7,10 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.viz.association import Association, in_three_parts
-from tests.viz.page import live_page, numbers, page_of, status, themed, violations
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    fits_a_phone,
+    harmless,
+    hear,
+    live_page,
+    numbers,
+    page_of,
+    status,
+    tell,
+    violations,
+)
 
 TEXAS, YORK = "In Texas they like to buy [MASK].", "In New York they like to buy [MASK]."
-EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:
@@ -401,7 +413,7 @@ def test_pointing_tells_the_nearest_word_and_leaving_forgets_it(browser):
 @pytest.mark.browser
 def test_keyboard_alone_is_enough(browser):
     page = page_of(browser, TWO_THOUSAND._repr_html_())
-    page.evaluate("() => { window.heard = []; document.addEventListener('keydown', e => window.heard.push(e.key)); }")
+    hear(page)
     words = [TWO_THOUSAND.data["words"][i] for i in by_difference(TWO_THOUSAND, 200)]
     page.get_by_role("button", name="Differences").focus()
     page.keyboard.press("Enter")
@@ -518,14 +530,14 @@ def test_a_word_is_found_also_among_the_unlikely_ones(browser):
     assert page.locator("[data-count='30']").get_attribute("aria-pressed") == "true"
     field.fill("dog<b>")
     field.press("Enter")
-    assert page.locator("[role=alert]").inner_text() == "No word here begins with “dog<b>”."
+    assert alert(page) == "No word here begins with “dog<b>”."
     assert status(page).startswith("“w3”: ")
     assert violations(page) == []
     field.fill("")
     field.press("Enter")
-    assert page.locator("[role=alert]").inner_text() == "Type the beginning of a word."
+    assert alert(page) == "Type the beginning of a word."
     slide(page, 0)
-    assert page.locator("[role=alert]").inner_text() == ""
+    assert alert(page) == ""
     assert page.errors == []
 
 
@@ -545,21 +557,15 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     assert {"U+202E", "·", "__proto__", "שלום", "x" * 23 + "…"} < seen
     view(page, "Differences")
     assert page.locator(".bars button").count() == 6
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, .ck script").count() == 0
-    assert page.requests == ["http://ck.test/"]
-    assert page.errors == []
+    harmless(page, "img, .ck script")
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_accessible_in_both_themes(browser, name, scheme):
-    page = page_of(browser, themed(WIDGETS[name], scheme), scheme=scheme)
-    page.locator(".ck [aria-live]").wait_for()
-    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
+    page = accessible(browser, WIDGETS[name], scheme)
     assert page.get_by_role("img").get_attribute("aria-label").startswith("Scatter plot of ")
-    assert violations(page) == []
     slide(page, 1)
     assert violations(page) == []
     view(page, "Differences")
@@ -573,16 +579,8 @@ def test_accessible_in_both_themes(browser, name, scheme):
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_a_phone_is_wide_enough(browser, name, scripts):
-    page = page_of(browser, WIDGETS[name]._repr_html_(), width=390, scripts=scripts)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    if scripts:
-        slide(page, 0)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        view(page, "Differences")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        shown = page.locator(".number").evaluate_all("all => all.map(x => x.scrollWidth <= x.clientWidth + 1)")
-        assert shown
-        assert all(shown), "no number is cut"
+    steps = [lambda page: slide(page, 0), lambda page: view(page, "Differences")]
+    fits_a_phone(browser, WIDGETS[name], scripts, *steps)
 
 
 @pytest.mark.browser
@@ -626,7 +624,7 @@ def test_without_scripts_sentences_and_numbers_stand_there(browser):
 def test_new_data_replace_the_old(browser):
     page = live_page(browser, "association", TWO_THOUSAND.data)
     slide(page, 4)
-    page.evaluate("(data) => view.update({...data, live: true})", hand().data)
+    tell(page, hand().data)
     assert status(page).startswith("All 4 words. ")
     assert len(dots(page)) == 4
     assert page.locator(".said .first").inner_text() == TEXAS

@@ -8,12 +8,35 @@ from hypothesis import strategies as st
 
 from coursekit.viz.fill_mask import FillMask, words_and_signs
 from coursekit.viz.tokens import visible
-from tests.viz.page import live_page, page_of, status, themed, violations
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    asked_of,
+    best,
+    fits,
+    fits_a_phone,
+    go_elsewhere,
+    harmless,
+    keeps_its_keys,
+    largest,
+    lefts,
+    live_page,
+    page_of,
+    pointing_marks_the_token_in_both,
+    refusing,
+    shows_as_bars,
+    status,
+    table_rows,
+    tell,
+    told,
+    violations,
+    with_others,
+)
 
 VOCAB = ["the", "cat", "##s", "\n", "dog", "é", "mat", " on", "internationalization", ".", "a", "b"]
 ONE = ["the", "[MASK]", "sat", "."]
 BOTH = ["the", "[MASK]", "sat", "on", "a", "[MASK]", "."]
-EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 
 
 def model(tokens: list[str], seed: int = 0) -> list[list[tuple[str, float]]]:
@@ -26,10 +49,6 @@ def model(tokens: list[str], seed: int = 0) -> list[list[tuple[str, float]]]:
 
 def two(tokens: list[str]) -> dict[str, list[list[tuple[str, float]]]]:
     return {"before": model(tokens, 1), "after": model(tokens, 2)}
-
-
-def best(pairs: list[tuple[str, float]], k: int) -> list[tuple[str, float]]:
-    return sorted(pairs, key=lambda pair: pair[1], reverse=True)[:k]
 
 
 HAND = [
@@ -134,16 +153,11 @@ def test_examples_keep_what_is_theirs():
 
 
 def test_the_largest_page_stays_below_the_limit():
-    low, high = 1, 400_000
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            FillMask(["<!--"] * middle + ["[MASK]"], [[("<&<", 1)]])
-            low = middle
-        except ValueError:
-            high = middle
-    html = FillMask(["<!--"] * low + ["[MASK]"], [[("<&<", 1)]])._repr_html_()
-    assert 880_000 < len(html.encode()) < 1_000_000
+    def widget(n: int) -> FillMask:
+        return FillMask(["<!--"] * n + ["[MASK]"], [[("<&<", 1)]])
+
+    n = largest(widget, 400_000, "give fewer of them or a smaller k")
+    assert 880_000 < len(widget(n)._repr_html_().encode()) < 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -157,12 +171,6 @@ def test_the_largest_page_stays_below_the_limit():
 )
 def test_words_and_signs(text, tokens):
     assert words_and_signs(text) == tokens
-
-
-def asked_of(view, message: dict) -> dict:
-    (callback,) = view._msg_callbacks.callbacks
-    callback(view, json.loads(json.dumps(message)), [])
-    return view.data
 
 
 def test_a_kernel_answers_what_is_typed_and_what_is_masked():
@@ -236,10 +244,6 @@ def bars(page, place: int = 0, m: int = 0):
     return side(page, place, m).get_by_role("button")
 
 
-def alert(page) -> str:
-    return page.locator("[role=alert]").inner_text()
-
-
 def said_text(page) -> str:
     """The tokens in the text box; in brackets those that were filled in."""
     spans = page.locator(".text > *").evaluate_all(
@@ -251,28 +255,13 @@ def said_text(page) -> str:
     return " ".join(spans)
 
 
-# how much of each bar is filled, without its border
-SHARES = """all => all.map((bar) => {
-  const [frame, filled] = [bar, bar.firstChild].map((el) => el.getBoundingClientRect().width);
-  return filled / (frame - 2);
-})"""
-
-
 @pytest.mark.browser
 def test_every_number_is_the_models(browser):
     page = page_of(browser, TWO._repr_html_())
     for m, (name, places) in enumerate(two(BOTH).items()):
         for i, pairs in enumerate(places):
-            shown = best(pairs, 5)
             assert side(page, i, m).locator(".name").inner_text() == name
-            assert bars(page, i, m).locator(".token").all_inner_texts() == [visible(token) for token, _ in shown]
-            values = [*(p for _, p in shown), 1 - sum(p for _, p in shown)]
-            texts = side(page, i, m).locator(".number").all_inner_texts()
-            assert texts == ["< 0.001" if p < 0.0005 else f"{p:.3f}" for p in values]
-            exact = [float(b.get_attribute("title").rsplit(": ", 1)[1]) for b in bars(page, i, m).all()]
-            np.testing.assert_allclose(exact, values[:-1], rtol=1e-6)
-            shares = side(page, i, m).locator(".bar").evaluate_all(SHARES)
-            np.testing.assert_allclose(shares, values, atol=2e-4)  # 1/64 pixel of 100 or more
+            shows_as_bars(side(page, i, m), best(pairs, 5))
     assert page.locator(".which").all_inner_texts() == ["[MASK] 1", "[MASK] 2"]
     assert page.requests == ["http://ck.test/"]
     assert page.errors == []
@@ -352,28 +341,15 @@ def test_keyboard_alone_is_enough(browser):
 @pytest.mark.browser
 def test_keys_stay_in_the_widget_and_others_reach_the_notebook(browser):
     page = page_of(browser, TWO._repr_html_())
-    page.evaluate("() => { window.heard = []; document.addEventListener('keydown', e => window.heard.push(e.key)); }")
-    bars(page).first.focus()
-    for key in ("ArrowDown", "Home", "ArrowRight", "x", "Control+ArrowDown"):
-        page.keyboard.press(key)
-    assert page.evaluate("window.heard") == ["x", "Control", "ArrowDown"]
+    keeps_its_keys(page, bars(page).first, ["ArrowDown", "Home", "ArrowRight"])
 
 
 @pytest.mark.browser
 def test_pointing_finds_the_token_in_the_other_model(browser):
     page = page_of(browser, TWO._repr_html_())
-    shown = [dict(best(places[1], 5)) for places in two(BOTH).values()]
-    assert set(shown[0]) & set(shown[1])
-    assert set(shown[0]) - set(shown[1])
-    for i, token in enumerate(shown[0]):
-        bars(page, 1).nth(i).hover()
-        p, q = (said.get(token) for said in shown)
-        other = "has no bar for it" if q is None else f"{q:.3f}"
-        assert status(page) == f"“{visible(token)}” as [MASK] 2: before {p:.3f}, after {other}."
-        for m in (0, 1):
-            marked = bars(page, 1, m).evaluate_all("all => all.map(bar => bar.classList.contains('same'))")
-            assert marked == [t == token for t in shown[m]]
-        assert page.locator(".place").first.locator(".same").count() == 0
+    shown = [best(places[1], 5) for places in two(BOTH).values()]
+    says = "“{token}” as [MASK] 2: before {p}, after {q}."
+    pointing_marks_the_token_in_both(page, [side(page, 1, m) for m in (0, 1)], shown, says)
 
 
 @pytest.mark.browser
@@ -408,10 +384,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     assert bars(page, 0, 1).locator(".token").all_inner_texts() == ["U+202E", "__proto__"]
     bars(page).first.click()
     assert f"({visible(EVIL)})" in said_text(page)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, .ck b").count() == 0
-    assert page.requests == ["http://ck.test/"]
-    assert page.errors == []
+    harmless(page, "img, .ck b")
 
 
 @pytest.mark.browser
@@ -419,36 +392,21 @@ def test_text_is_text_and_nothing_is_fetched(browser):
 def test_right_to_left_tokens_keep_to_themselves(browser, scripts):
     page = page_of(browser, HEBREW._repr_html_(), scripts=scripts)
     shown = page.locator(".text > *" if scripts else "p bdi").all()
-    lefts = [token.bounding_box()["x"] for token in shown]
-    assert lefts == sorted(lefts)
-    assert len(lefts) == 3
+    places = [token.bounding_box()["x"] for token in shown]
+    assert places == sorted(places)
+    assert len(places) == 3
     if scripts:
         bars(page).first.hover()
         assert status(page) == "“טוב”: 0.500."
-        places = page.locator("[aria-live]").evaluate(
-            """(box) => ['טוב', '0.500'].map((part) => {
-              const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
-              for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-                const at = node.data.indexOf(part);
-                if (at < 0) continue;
-                const range = document.createRange();
-                range.setStart(node, at);
-                range.setEnd(node, at + part.length);
-                return range.getBoundingClientRect().left;
-              }
-            })"""
-        )
-        assert places[0] < places[1]
+        word, number = lefts(page, "[aria-live]", ["טוב", "0.500"])
+        assert word < number
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_accessible_in_both_themes(browser, name, scheme):
-    page = page_of(browser, themed(WIDGETS[name], scheme), scheme=scheme)
-    page.locator(".ck [aria-live]").wait_for()
-    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
-    assert violations(page) == []
+    page = accessible(browser, WIDGETS[name], scheme)
     bars(page).first.focus()
     page.keyboard.press("Enter")
     assert "(" in said_text(page)
@@ -470,13 +428,7 @@ def test_a_reader_hears_place_model_token_and_probability(browser):
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_a_phone_is_wide_enough(browser, name, scripts):
-    page = page_of(browser, WIDGETS[name]._repr_html_(), width=390, scripts=scripts)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    if scripts:
-        bars(page).first.press("Enter")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        shown = page.locator(".number").evaluate_all("all => all.map(x => x.scrollWidth <= x.clientWidth + 1)")
-        assert all(shown), "no number is cut"
+    fits_a_phone(browser, WIDGETS[name], scripts, lambda page: bars(page).first.press("Enter"))
 
 
 @pytest.mark.browser
@@ -491,19 +443,10 @@ def test_without_scripts_texts_and_numbers_stand_there(browser):
     assert page.locator("caption").all_inner_texts() == [*captions, "[MASK] 1", "[MASK] 2"]
     tables = [model(ONE)[0], *(two(BOTH)[name][m] for m in (0, 1) for name in ("before", "after"))]
     for n, (pairs, k) in enumerate(zip(tables, [8, 5, 5, 5, 5])):
-        shown = best(pairs, k)
-        rows = page.locator("table").nth(n).locator("tbody tr")
-        assert rows.locator("th").all_inner_texts() == [*(visible(token) for token, _ in shown), "all others"]
-        values = [*(p for _, p in shown), 1 - sum(p for _, p in shown)]
-        assert rows.locator("td").all_inner_texts() == ["< 0.001" if p < 0.0005 else f"{p:.3f}" for p in values]
+        assert table_rows(page.locator("table").nth(n)) == with_others(best(pairs, k))
     page = page_of(browser, FillMask(["<i>", "[MASK]"], [[("<b>", 0.0001)]], EVIL)._repr_html_(), scripts=False)
     assert page.locator("main p").all_inner_texts() == [EVIL, "<i> [MASK]"]
     assert page.locator("tbody").inner_text().split("\n") == ["<b>\t< 0.001", "all others\t1.000"]
-
-
-def told(page, view) -> None:
-    """The kernel answers the last question."""
-    page.evaluate("(data) => view.update({...data, live: true})", asked_of(view, page.evaluate("window.sent.at(-1)")))
 
 
 def live(browser, start: FillMask, fn=two):
@@ -570,12 +513,7 @@ def test_live_filling_one_of_two_places_asks_about_the_other(browser):
 
 @pytest.mark.browser
 def test_live_typing_asks_once_and_a_refusal_leaves_what_was_there(browser):
-    def fn(tokens):
-        if "bad" in tokens:
-            raise ValueError("no <bad> here")
-        return model(tokens)
-
-    page, view = live(browser, SEVERAL, fn)
+    page, view = live(browser, SEVERAL, refusing(model))
     field = page.get_by_role("textbox", name="Text")
     assert field.input_value() == "the [MASK] sat ."
     field.press("Enter")
@@ -596,8 +534,7 @@ def test_live_typing_asks_once_and_a_refusal_leaves_what_was_there(browser):
     assert alert(page) == "no <bad> here"
     assert said_text(page) == "dogs [MASK] cats"
     assert status(page) == likeliest
-    page.evaluate("document.getElementById('there').dataset.ck = ''")
-    assert violations(page) == []
+    assert violations(page, "#there") == []
     page.get_by_role("button", name="hand").click()
     field.fill("bad [MASK] again")
     field.press("Enter")
@@ -609,7 +546,7 @@ def test_live_typing_asks_once_and_a_refusal_leaves_what_was_there(browser):
     assert alert(page) == ""
     assert status(page) == "Nothing is masked here: click a word to mask it."
     assert page.locator(".place").count() == 0
-    assert violations(page) == []
+    assert violations(page, "#there") == []
     page.locator(".text").get_by_role("button", name="masked").click()
     told(page, view)
     assert said_text(page) == "nothing [MASK]"
@@ -637,7 +574,7 @@ def test_live_a_late_answer_of_an_earlier_question_is_passed_over(browser):
     page.locator(".text").get_by_role("button", name="sat").click()
     first = page.evaluate("window.sent.at(-1)")
     page.locator(".text").get_by_role("button", name="the").click()  # another question meanwhile
-    page.evaluate("(data) => view.update({...data, live: true})", asked_of(view, first))
+    tell(page, asked_of(view, first))
     assert said_text(page) == "the [MASK] sat ."
     assert status(page) == "Asking …"
     told(page, view)
@@ -652,9 +589,8 @@ def test_live_a_late_answer_of_an_earlier_question_is_passed_over(browser):
 @pytest.mark.browser
 def test_live_an_answer_does_not_fetch_the_focus_from_elsewhere(browser):
     page, view = live(browser, SEVERAL)
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<textarea aria-label=cell></textarea>')")
     page.locator(".text").get_by_role("button", name="sat").click()
-    page.get_by_role("textbox", name="cell").focus()
+    go_elsewhere(page)
     told(page, view)
     assert said_text(page) == "the [MASK] [MASK] ."
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
@@ -663,12 +599,7 @@ def test_live_an_answer_does_not_fetch_the_focus_from_elsewhere(browser):
 @pytest.mark.browser
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_live_view_shown_anew_goes_on_where_it_was(browser, refused):
-    def fn(tokens):
-        if "bad" in tokens:
-            raise ValueError("no")
-        return model(tokens)
-
-    view = SEVERAL.live(fn)
+    view = SEVERAL.live(refusing(model))
     asked_of(view, {"source": "dogs [MASK]", "turn": 4})
     if refused:
         asked_of(view, {"source": "bad [MASK]", "turn": 5})
@@ -684,9 +615,8 @@ def test_a_live_view_shown_anew_goes_on_where_it_was(browser, refused):
 def test_live_with_a_field_is_accessible_and_fits(browser, width):
     view = SEVERAL.live(two)
     page = live_page(browser, "fill_mask", view.data, width=width)
-    page.evaluate("document.getElementById('there').dataset.ck = ''")
-    assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page, "#there") == []
+    fits(page, width)
     page.locator(".text").get_by_role("button", name="the").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")

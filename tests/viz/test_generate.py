@@ -7,11 +7,25 @@ from hypothesis import strategies as st
 from coursekit.decode.generate import top_k, top_p, with_temperature
 from coursekit.viz.generate import KS, PS, TEMPERATURES, Generate, after_cuts
 from coursekit.viz.tokens import visible
-from tests.viz.page import live_page, page_of, status, themed, violations
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    asked_of,
+    fits_a_phone,
+    harmless,
+    largest,
+    live_page,
+    page_of,
+    status,
+    tell,
+    three_digits,
+    told,
+    violations,
+)
 
 VOCAB = ["the", " cat", " sat", "\n", "dog", "é", "mat", " on", "internationalization", ".", "a", "b"]
 LARGE = [f"w{i}" for i in range(300)]
-EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 
 
 def logits(seed: int, size: int = len(VOCAB), std: float = 2.0) -> np.ndarray:
@@ -117,27 +131,12 @@ def test_the_largest_page_stays_below_the_limit():
         steps = [(i, logits(i, 600, 3)) for i in range(n)]
         return Generate(["&" * 10] * 10, steps, ["<" + "&" * (i % 7) for i in range(600)], keep=500)
 
-    low, high = 1, 200
-    with pytest.raises(ValueError, match="give fewer steps or a smaller keep"):
-        widget(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            widget(middle)
-            low = middle
-        except ValueError:
-            high = middle
-    assert 850_000 < len(widget(low)._repr_html_().encode()) < 1_000_000
-    assert low > 40
+    n = largest(widget, 200, "give fewer steps or a smaller keep")
+    assert 850_000 < len(widget(n)._repr_html_().encode()) < 1_000_000
+    assert n > 40
 
 
 # --- the kernel's side of a live view -----------------------------------------------------------------------
-
-
-def asked_of(view, message):
-    (callback,) = view._msg_callbacks.callbacks
-    callback(view, message, [])
-    return view.data
 
 
 START = {"source": "Once upon", "temperature": 0.7, "k": 5, "p": None, "turn": 1}
@@ -493,7 +492,7 @@ def test_without_scripts_the_settings_stand_there(browser):
     for i, row in zip(order, page.locator("tbody tr").all()[:12]):
         assert row.locator("th").inner_text() == visible(VOCAB[i])
         expected = [reference(values, *setting)[i] for setting in settings]
-        written = ["–" if p == 0 else "< 0.001" if p < 0.0005 else f"{p:.3f}" for p in expected]
+        written = ["–" if p == 0 else three_digits(p) for p in expected]
         assert row.locator("td").all_inner_texts() == written
     left, nats = page.locator("tbody tr").all()[12:]
     shares = [reference(values, *setting) for setting in settings]
@@ -503,7 +502,7 @@ def test_without_scripts_the_settings_stand_there(browser):
     others = page.locator("tbody tr", has_text="all others").locator("td").all_inner_texts()
     values = logits(0, 300, 3)
     rest = [reference(values, *setting)[np.argsort(values)[:-10]].sum() for setting in settings]
-    assert others == ["–" if p == 0 else "< 0.001" if p < 0.0005 else f"{p:.3f}" for p in rest]
+    assert others == ["–" if p == 0 else three_digits(p) for p in rest]
 
 
 @pytest.mark.browser
@@ -514,19 +513,14 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     assert here(page) == [visible(EVIL)]
     page.get_by_role("button", name="Next").click()
     assert status(page).startswith(f"Place 2 of 2, after “{visible(EVIL)}”: “U+E000” was written")
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, .ck strong b").count() == 0
-    assert page.requests == ["http://ck.test/"]
-    assert page.errors == []
+    harmless(page, "img, .ck strong b")
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["many", "rough", "hebrew"])
 def test_accessible_in_both_themes(browser, name, scheme):
-    page = page_of(browser, themed(WIDGETS[name], scheme), scheme=scheme)
-    page.locator(".ck [aria-live]").wait_for()
-    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
+    page = accessible(browser, WIDGETS[name], scheme)
     put(page, 0.7, 2, 0.9)
     page.get_by_role("button", name="Next").click()
     page.get_by_role("button", name="Draw 1,000").click()
@@ -538,19 +532,11 @@ def test_accessible_in_both_themes(browser, name, scheme):
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_a_phone_is_wide_enough(browser, name, scripts):
-    page = page_of(browser, WIDGETS[name]._repr_html_(), width=390, scripts=scripts)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    if scripts:
+    def draw_many(page):
         for _ in range(11):
             page.get_by_role("button", name="Draw 1,000").click()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        shown = page.locator(".number").evaluate_all("all => all.map(x => x.scrollWidth <= x.clientWidth + 1)")
-        assert all(shown), "no number is cut"
 
-
-def told(page, view) -> None:
-    """The kernel answers the last question."""
-    page.evaluate("(data) => view.update({...data, live: true})", asked_of(view, page.evaluate("window.sent.at(-1)")))
+    fits_a_phone(browser, WIDGETS[name], scripts, draw_many)
 
 
 def slow(text, *_):
@@ -601,7 +587,7 @@ def test_live_stop_refusals_and_late_answers(browser, monkeypatch):
     late = asked_of(view, page.evaluate("window.sent.at(-1)"))
     page.get_by_role("button", name="Stop").click()
     assert page.evaluate("window.sent.at(-1)") == {"stop": True, "turn": 3}
-    page.evaluate("(data) => view.update({...data, live: true})", late)
+    tell(page, late)
     assert page.evaluate("window.sent.length") == 3, "nothing more is asked for"
     told(page, view)
     assert page.evaluate("window.sent.length") == 3
@@ -610,10 +596,9 @@ def test_live_stop_refusals_and_late_answers(browser, monkeypatch):
     field.press("Enter")
     for _ in range(4):
         told(page, view)
-    assert page.locator("[role=alert]").inner_text() == "no <more> room"
+    assert alert(page) == "no <more> room"
     assert page.locator(".text").inner_text().split() == ["half", "a", "·b", "c"]
-    page.evaluate("document.getElementById('there').dataset.ck = ''")
-    assert violations(page) == []
+    assert violations(page, "#there") == []
     again = live_page(browser, "generate", view.data)
     assert again.locator(".text").inner_text().split() == ["half", "a", "·b", "c"], "shown anew it is where it was"
     again.get_by_role("textbox", name="Text").press("Enter")

@@ -7,7 +7,28 @@ from hypothesis import strategies as st
 
 from coursekit.viz.next_token import NextToken
 from coursekit.viz.tokens import visible
-from tests.viz.page import live_page, page_of, status, themed, violations
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    asked_of,
+    best,
+    fits_a_phone,
+    go_elsewhere,
+    harmless,
+    keeps_its_keys,
+    largest,
+    lefts,
+    live_page,
+    page_of,
+    pointing_marks_the_token_in_both,
+    shows_as_bars,
+    status,
+    table_rows,
+    tell,
+    violations,
+    with_others,
+)
 
 VOCAB = ["the", " cat", " sat", "\n", "dog", "é", "mat", " on", "internationalization", ".", "a", "b"]
 PROMPT = ["Once", " upon", "\n"]
@@ -24,17 +45,12 @@ def two(tokens: list[str]) -> dict[str, list[tuple[str, float]]]:
     return {"bigram": model(tokens[-1:], 1), "LSTM": model(tokens, 2)}
 
 
-def best(pairs: list[tuple[str, float]], k: int) -> list[tuple[str, float]]:
-    return sorted(pairs, key=lambda pair: pair[1], reverse=True)[:k]
-
-
 HAND = {
     (): [("b", 0.25), ("a", 0.5), ("c", 0.125), ("d", 0.0625)],
     ("a",): [("x", 1.0)],
     ("a", "x"): [("y", 0.75), ("z", 0.0)],
     ("b",): [("a", 0.0004)],
 }
-EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 
 
 def hand(**change) -> NextToken:
@@ -196,18 +212,8 @@ def test_the_largest_page_stays_below_the_limit():
         ways += [(*way, token) for way in ways[1:] for token, _ in says]
         return NextToken(["&"] * n, dict.fromkeys(ways[:150], says), k=50)
 
-    low, high = 1, 100_000
-    widget(low)
-    with pytest.raises(ValueError, match="give fewer levels or a smaller k"):
-        widget(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            widget(middle)
-            low = middle
-        except ValueError:
-            high = middle
-    assert 880_000 < len(widget(low)._repr_html_().encode()) < 1_000_000
+    n = largest(widget, 100_000, "give fewer levels or a smaller k")
+    assert 880_000 < len(widget(n)._repr_html_().encode()) < 1_000_000
 
 
 def test_a_kernel_answers_where_the_tree_ends():
@@ -224,40 +230,31 @@ def test_a_kernel_answers_where_the_tree_ends():
     start = NextToken(PROMPT, {(): two(PROMPT)}, "live", k=3)
     before = start._repr_html_().split("<script")[0].split(">", 1)[1]
     view = start.live(fn)
-    (callback,) = view._msg_callbacks.callbacks
     assert view.data == start.data
-
-    def answer(path, turn):
-        callback(view, {"path": path, "turn": turn}, [])
-        return view.data
-
-    data = answer([" cat"], 1)
+    data = asked_of(view, {"path": [" cat"], "turn": 1})
     assert asked == [[*PROMPT, " cat"]], "the prompt stands in front"
     assert (data["path"], data["turn"], data["error"]) == ([" cat"], 1, "")
     expected = NextToken(PROMPT, {(): two(PROMPT), (" cat",): two([*PROMPT, " cat"])}, k=12).data["nodes"]
     assert data["nodes"] == [[way, [[says[:3], pytest.approx(1 - sum(p for _, p in says[:3]))] for says, _ in models]]
                              for way, models in expected]  # fmt: skip
-    data = answer([" cat", "bad"], 2)
+    data = asked_of(view, {"path": [" cat", "bad"], "turn": 2})
     assert (data["path"], data["turn"], data["error"]) == ([" cat", "bad"], 2, "no such token")
-    data = answer(["alone"], 3)
+    data = asked_of(view, {"path": ["alone"], "turn": 3})
     assert data["error"] == "the answer is of ['bigram'], but the prompt's of ['bigram', 'LSTM']: name the same"
     assert [way for way, _ in data["nodes"]] == [[], [" cat"]], "what was refused is not kept"
-    data = answer([" cat", "\n"], 4)
+    data = asked_of(view, {"path": [" cat", "\n"], "turn": 4})
     assert data["error"] == ""
     assert data["shown"]["\n"] == "⏎"
     other = start.live(lambda tokens: two(["other"]))
     assert [way for way, _ in other.data["nodes"]] == [[]]
-    (callback,) = other._msg_callbacks.callbacks
-    callback(other, {"path": ["\n"], "turn": 1}, [])
+    asked_of(other, {"path": ["\n"], "turn": 1})
     assert [way for way, _ in other.data["nodes"]] == [[], ["\n"]], "views of different models share nothing"
     assert start._repr_html_().split("<script")[0].split(">", 1)[1] == before
 
 
 def test_a_kernel_s_other_errors_are_not_hidden():
-    view = hand().live(lambda tokens: 1 / 0)
-    (callback,) = view._msg_callbacks.callbacks
     with pytest.raises(ZeroDivisionError):
-        callback(view, {"path": ["a"], "turn": 1}, [])
+        asked_of(hand().live(lambda tokens: 1 / 0), {"path": ["a"], "turn": 1})
 
 
 TWO = NextToken.grow(PROMPT, two, depth=2, title="Two <models>", k=5)
@@ -282,10 +279,6 @@ def bars(page, m: int = 0):
     return side(page, m).get_by_role("button")
 
 
-def alert(page) -> str:
-    return page.locator("[role=alert]").inner_text()  # as a role it is only there while it says something
-
-
 def said_text(page) -> str:
     """The tokens in the text box, those that were appended in brackets."""
     spans = page.locator(".text span:not(.end)").evaluate_all(
@@ -294,31 +287,15 @@ def said_text(page) -> str:
     return " ".join(spans)
 
 
-# how much of each bar is filled, without its border
-SHARES = """all => all.map((bar) => {
-  const [frame, filled] = [bar, bar.firstChild].map((el) => el.getBoundingClientRect().width);
-  return filled / (frame - 2);
-})"""
-
-
 @pytest.mark.browser
 def test_every_number_is_the_models(browser):
     page = page_of(browser, TWO._repr_html_())
     path = []
     for _ in range(3):
         for m, (name, pairs) in enumerate(two([*PROMPT, *path]).items()):
-            shown = best(pairs, 5)
             assert side(page, m).locator(".name").inner_text() == name
             assert bars(page, m).count() == 5
-            assert bars(page, m).locator(".token").all_inner_texts() == [visible(token) for token, _ in shown]
-            rest = 1 - sum(p for _, p in shown)
-            values = [*(p for _, p in shown), rest]
-            texts = side(page, m).locator(".number").all_inner_texts()
-            assert texts == ["< 0.001" if p < 0.0005 else f"{p:.3f}" for p in values]
-            exact = [float(b.get_attribute("title").rsplit(": ", 1)[1]) for b in bars(page, m).all()]
-            np.testing.assert_allclose(exact, values[:-1], rtol=1e-6)
-            shares = side(page, m).locator(".bar").evaluate_all(SHARES)
-            np.testing.assert_allclose(shares, values, atol=2e-4)  # 1/64 pixel of 100 or more
+            shows_as_bars(side(page, m), best(pairs, 5))
         token = best(two([*PROMPT, *path])["LSTM"], 5)[2][0]
         bars(page, 1).nth(2).focus()
         page.keyboard.press("Enter")
@@ -431,27 +408,15 @@ def test_keyboard_alone_is_enough(browser):
 def test_a_page_s_arrow_keys_stop_at_the_bars(browser):
     """A notebook would take them for its own."""
     page = page_of(browser, TWO._repr_html_())
-    page.evaluate("() => { window.heard = []; document.addEventListener('keydown', e => window.heard.push(e.key)); }")
-    bars(page).first.focus()
-    for key in ("ArrowDown", "Home", "Backspace", "x", "Control+ArrowDown"):
-        page.keyboard.press(key)
-    assert page.evaluate("window.heard") == ["x", "Control", "ArrowDown"]
+    keeps_its_keys(page, bars(page).first, ["ArrowDown", "Home", "Backspace"])
 
 
 @pytest.mark.browser
 def test_pointing_finds_the_token_in_the_other_model(browser):
     page = page_of(browser, TWO._repr_html_())
-    shown = [dict(best(pairs, 5)) for pairs in two(PROMPT).values()]
-    assert set(shown[0]) & set(shown[1])
-    assert set(shown[0]) - set(shown[1])
-    for i, token in enumerate(shown[0]):
-        bars(page).nth(i).hover()
-        p, q = (said.get(token) for said in shown)
-        other = "has no bar for it" if q is None else f"{q:.3f}"
-        assert status(page) == f"“{visible(token)}”: bigram {p:.3f}, LSTM {other}."
-        for m in (0, 1):
-            marked = bars(page, m).evaluate_all("all => all.map(bar => bar.classList.contains('same'))")
-            assert marked == [t == token for t in shown[m]]
+    shown = [best(pairs, 5) for pairs in two(PROMPT).values()]
+    says = "“{token}”: bigram {p}, LSTM {q}."
+    pointing_marks_the_token_in_both(page, [side(page, m) for m in (0, 1)], shown, says)
 
 
 @pytest.mark.browser
@@ -464,10 +429,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     assert bars(page).locator(".token").all_inner_texts() == [visible(EVIL), "x" * 300]
     bars(page).first.click()
     assert said_text(page).endswith(f"[{visible(EVIL)}]")
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, .ck b").count() == 0
-    assert page.requests == ["http://ck.test/"]
-    assert page.errors == []
+    harmless(page, "img, .ck b")
 
 
 @pytest.mark.browser
@@ -476,22 +438,11 @@ def test_right_to_left_tokens_keep_to_themselves(browser):
     page = page_of(browser, HEBREW._repr_html_())
     bars(page).first.focus()
     assert status(page) == "“·טוב”: 0.500."
-    places = """([box, parts]) => parts.map((part) => {
-      const walker = document.createTreeWalker(document.querySelector(box), NodeFilter.SHOW_TEXT);
-      for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-        const at = node.data.indexOf(part);
-        if (at < 0) continue;
-        const range = document.createRange();
-        range.setStart(node, at);
-        range.setEnd(node, at + part.length);
-        return range.getBoundingClientRect().left;
-      }
-    })"""
-    name, number = page.evaluate(places, ["[aria-live]", ["טוב", "0.500"]])
+    name, number = lefts(page, "[aria-live]", ["טוב", "0.500"])
     assert name < number
-    one, two_, dots = page.evaluate(places, [".text", ["שלום", "עולם", "…"]])
+    one, two_, dots = lefts(page, ".text", ["שלום", "עולם", "…"])
     assert one < two_ < dots, "tokens stand in the order of the text, left to right"
-    word, space = page.evaluate(places, [".text", ["עולם", "·"]])
+    word, space = lefts(page, ".text", ["עולם", "·"])
     assert word < space, "a space in front of a Hebrew word is right of it"
     page = page_of(browser, HEBREW._repr_html_(), scripts=False)
     one, two_, dots = page.locator("p bdi").evaluate_all(
@@ -517,10 +468,7 @@ def test_a_line_feed_starts_a_new_line_and_the_end_is_in_sight(browser):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_accessible_in_both_themes(browser, name, scheme):
-    page = page_of(browser, themed(WIDGETS[name], scheme), scheme=scheme)
-    page.locator(".ck [aria-live]").wait_for()
-    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
-    assert violations(page) == []
+    page = accessible(browser, WIDGETS[name], scheme)
     bars(page).first.focus()
     assert violations(page) == []
     before = said_text(page)
@@ -545,13 +493,7 @@ def test_a_reader_hears_token_and_probability(browser):
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_a_phone_is_wide_enough(browser, name, scripts):
-    page = page_of(browser, WIDGETS[name]._repr_html_(), width=390, scripts=scripts)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    if scripts:
-        bars(page).first.press("Enter")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        shown = side(page).locator(".number").evaluate_all("all => all.map(x => x.scrollWidth <= x.clientWidth + 1)")
-        assert all(shown), "no number is cut"
+    fits_a_phone(browser, WIDGETS[name], scripts, lambda page: bars(page).first.press("Enter"))
 
 
 @pytest.mark.browser
@@ -561,11 +503,7 @@ def test_without_scripts_text_and_numbers_stand_there(browser):
     assert page.locator("p").inner_text() == "Two <models>: Once ·upon ⏎ …"
     assert page.locator("caption").all_inner_texts() == ["bigram", "LSTM"]
     for m, pairs in enumerate(two(PROMPT).values()):
-        rows = page.locator("table").nth(m).locator("tbody tr")
-        shown = best(pairs, 5)
-        assert rows.locator("th").all_inner_texts() == [*(visible(token) for token, _ in shown), "all others"]
-        values = [*(p for _, p in shown), 1 - sum(p for _, p in shown)]
-        assert rows.locator("td").all_inner_texts() == [f"{p:.3f}" for p in values]
+        assert table_rows(page.locator("table").nth(m)) == with_others(best(pairs, 5))
     page = page_of(browser, NextToken([], {(): [("<b>", 0.0001)]}, EVIL)._repr_html_(), scripts=False)
     assert page.locator("p").inner_text() == f"{EVIL}: (nothing yet) …"
     assert page.locator("tbody").inner_text().split("\n") == ["<b>\t< 0.001", "all others\t1.000"]
@@ -575,10 +513,6 @@ def answered(widget: NextToken, path: list[str], turn: int, **change) -> dict:
     """What ``live`` would send: the data with one more node."""
     nodes = [*widget.data["nodes"], [path, [[[["next", 0.75], ["a", 0.25]], 0.0]]]]
     return widget.data | {"nodes": nodes, "path": path, "turn": turn, "error": ""} | change
-
-
-def tell(page, data: dict) -> None:
-    page.evaluate("(data) => view.update({...data, live: true})", data)
 
 
 @pytest.mark.browser
@@ -649,8 +583,7 @@ def test_a_refusal_is_shown_and_what_was_there_stays(browser):
     assert said_text(page) == "Once ·upon ⏎"
     assert status(page) == "Most likely next: “a” 0.500."
     assert page.evaluate("document.activeElement.dataset.token") == "c", "the bar keeps the focus"
-    page.evaluate("document.getElementById('there').dataset.ck = ''")
-    assert violations(page) == []
+    assert violations(page, "#there") == []
     page.keyboard.press("Enter")
     assert alert(page) == ""
     assert [m["turn"] for m in page.evaluate("window.sent")] == [1, 2], "asked anew"
@@ -663,9 +596,8 @@ def test_a_refusal_is_shown_and_what_was_there_stays(browser):
 def test_an_answer_does_not_fetch_the_focus_from_elsewhere(browser):
     start = hand()
     page = live_page(browser, "next_token", start.data)
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<textarea aria-label=cell></textarea>')")
     bars(page).nth(2).click()
-    page.get_by_role("textbox", name="cell").focus()
+    go_elsewhere(page)
     tell(page, answered(start, ["c"], 1))
     assert said_text(page) == "Once ·upon ⏎ [c]"
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"

@@ -5,10 +5,24 @@ import pytest
 
 from coursekit.viz.tokens import visible
 from coursekit.viz.write import Write, readable
-from tests.viz.page import live_page, page_of, status, themed, violations
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    asked_of,
+    fits_a_phone,
+    harmless,
+    live_page,
+    page_of,
+    refusing,
+    status,
+    tell,
+    three_digits,
+    told,
+    violations,
+)
 
 WORDS = [" cat", " sat", " on the", " mat", " and the dog", ".", "s", "\nThen"]
-EVIL = "<!--<script></script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>\"quote\" & é"
 END = "Nothing is stored for this text: undo, start again, or run the notebook to go on."
 
 
@@ -127,12 +141,6 @@ def test_grow_refuses(change, says):
     assert len(calls) <= 2_000, "what is too much is refused before it is computed"
 
 
-def asked_of(view, message):
-    (callback,) = view._msg_callbacks.callbacks
-    callback(view, message, [])
-    return view.data
-
-
 def test_a_kernel_suggests_and_refuses():
     asked = []
 
@@ -196,7 +204,7 @@ def test_walking_through_the_stored_tree_with_the_keys(browser):
         shown = best(text)
         assert options(page) == [readable(s) for s, _ in shown]
         numbers = page.get_by_role("option").locator(".number").all_inner_texts()
-        assert numbers == ["< 0.001" if p < 0.0005 else f"{p:.3f}" for _, p in shown]
+        assert numbers == [three_digits(p) for _, p in shown]
         exact = page.get_by_role("option").evaluate_all("all => all.map(x => Number(x.dataset.p))")
         np.testing.assert_allclose(exact, [p for _, p in shown], rtol=1e-6)
         for _ in range(i):
@@ -349,11 +357,6 @@ def test_the_list_stands_at_the_cursor(browser, width):
     assert abs(page.locator(".mirror").evaluate("el => el.offsetHeight") - alone) < 4
 
 
-def told(page, view) -> None:
-    """The kernel answers the last question."""
-    page.evaluate("(data) => view.update({...data, live: true})", asked_of(view, page.evaluate("window.sent.at(-1)")))
-
-
 @pytest.mark.browser
 def test_live_free_typing_asks_once(browser):
     view = GROWN.live(model)
@@ -384,12 +387,12 @@ def test_live_a_slow_answer_never_comes_over_newer_typing(browser):
     page.keyboard.press("Tab")
     first = asked_of(view, page.evaluate("window.sent.at(-1)"))
     page.keyboard.type("er")
-    page.evaluate("(data) => view.update({...data, live: true})", first)
+    tell(page, first)
     assert area(page).input_value() == "slower"
     assert page.get_by_role("listbox").count() == 0
     assert status(page) == ""
     page.keyboard.press("Tab")
-    page.evaluate("(data) => view.update({...data, live: true})", first)
+    tell(page, first)
     assert page.get_by_role("listbox").count() == 0, "the answer is to another question"
     told(page, view)
     assert options(page) == [readable(s) for s, _ in best("slower")]
@@ -409,22 +412,16 @@ def test_live_a_slow_answer_never_comes_over_newer_typing(browser):
 
 @pytest.mark.browser
 def test_live_a_refusal_and_a_view_shown_anew(browser):
-    def fn(text):
-        if "bad" in text:
-            raise ValueError("no <bad> here")
-        return model(text)
-
-    view = GROWN.live(fn)
+    view = GROWN.live(refusing(model))
     page = live_page(browser, "write", view.data)
     area(page).fill("bad text")
     page.keyboard.press("Tab")
     told(page, view)
-    assert page.locator("[role=alert]").inner_text() == "no <bad> here"
+    assert alert(page) == "no <bad> here"
     assert area(page).input_value() == "bad text"
-    page.evaluate("document.getElementById('there').dataset.ck = ''")
-    assert violations(page) == []
+    assert violations(page, "#there") == []
     page.keyboard.type("!")
-    assert page.locator("[role=alert]").inner_text() == ""
+    assert alert(page) == ""
     area(page).fill("before after")
     area(page).evaluate("el => el.setSelectionRange(6, 6)")
     page.keyboard.press("Tab")
@@ -449,7 +446,7 @@ def test_without_scripts_the_tree_stands_there(browser):
         for i, (s, p) in enumerate(best(text)):
             row = rows.nth(3 * n + i)
             assert row.locator("th").inner_text() == (readable(text) if i == 0 else "")
-            assert row.locator("td").all_inner_texts() == [readable(s), "< 0.001" if p < 0.0005 else f"{p:.3f}"]
+            assert row.locator("td").all_inner_texts() == [readable(s), three_digits(p)]
     page = page_of(browser, hand()._repr_html_(), scripts=False)
     assert page.locator("tbody").inner_text().count("(no suggestion)") == 1
     assert page.locator("tbody th").all_inner_texts() == ["The", "", "", "The old dog", "", "The cat", "A"]
@@ -458,6 +455,7 @@ def test_without_scripts_the_tree_stands_there(browser):
 @pytest.mark.browser
 def test_text_is_text_and_nothing_is_fetched(browser):
     page = page_of(browser, ROUGH._repr_html_())
+    assert page.locator(".ck strong").inner_text() == ROUGH.data["title"]
     assert area(page).input_value() == EVIL
     assert options(page) == [readable(EVIL), "x" * 300, "U+202E⏎"]
     at_end(page)
@@ -465,21 +463,15 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     page.keyboard.press("Enter")
     assert area(page).input_value() == EVIL + EVIL
     assert visible(EVIL)[:4] in status(page)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("img, .ck strong b").count() == 0
-    assert page.requests == ["http://ck.test/"]
-    assert page.errors == []
+    harmless(page, "img, .ck strong b")
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["grown", "rough", "hebrew"])
 def test_accessible_in_both_themes(browser, name, scheme):
-    page = page_of(browser, themed(WIDGETS[name], scheme), scheme=scheme)
-    page.locator(".ck [aria-live]").wait_for()
-    assert page.locator(".ck[data-dark]").count() == (scheme == "dark")
+    page = accessible(browser, WIDGETS[name], scheme)
     assert page.get_by_role("option").count() > 1
-    assert violations(page) == []
     at_end(page)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -511,12 +503,7 @@ def test_a_reader_hears_the_chosen_suggestion(browser):
 @pytest.mark.parametrize("scripts", [True, False])
 @pytest.mark.parametrize("name", WIDGETS)
 def test_a_phone_is_wide_enough(browser, name, scripts):
-    page = page_of(browser, WIDGETS[name]._repr_html_(), width=390, scripts=scripts)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    if scripts:
-        shown = page.locator(".number").evaluate_all("all => all.map(x => x.scrollWidth <= x.clientWidth + 1)")
-        assert shown
-        assert all(shown), "no number is cut"
+    fits_a_phone(browser, WIDGETS[name], scripts)
 
 
 @pytest.mark.browser
