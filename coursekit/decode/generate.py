@@ -143,8 +143,8 @@ def stream(
     """Write on, token by token: yields (B,) each time, until ``max_new`` or until every text has ended.
 
     The keys and values of what was read and written are cached, so that each step reads one token.
-    ``model.hidden = torch.compile(model.hidden)`` makes it faster on cuda: there are two graphs, for a prompt and for a
-    token, and none for each length.
+    With ``model.hidden = torch.compile(model.hidden, dynamic=True)`` it is compiled at the first text, and for no other
+    length again.
 
     Args:
         ids: prompts (B, T).
