@@ -7,7 +7,6 @@ metrics alone are kept.
 """
 
 import argparse
-import hashlib
 import json
 import platform
 from collections.abc import Iterable, Sequence
@@ -32,8 +31,8 @@ from coursekit.data.world.grammar import as_text
 from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
-from coursekit.recipes.clock import Clock
 from coursekit.recipes.few_labels import few_labels
+from coursekit.recipes.runs import Clock, data_hash
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, seed, warmup_linear
@@ -139,11 +138,6 @@ def corpus(split: str = "train", planted: bool = True) -> dict[str, list[Documen
         ],
         "documentation": [document.text.split("\n") for document in pydocs.documents(split)],
     }
-
-
-def data_hash(texts: dict[str, list[Document]]) -> dict[str, str]:
-    """SHA-256 of each source; that of the documentation differs from one version of Python to the next."""
-    return {source: hashlib.sha256(json.dumps(found).encode()).hexdigest() for source, found in texts.items()}
 
 
 def train_tokenizer(texts: dict[str, list[Document]]) -> WordPiece:

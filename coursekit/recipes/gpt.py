@@ -6,7 +6,6 @@ It can be stopped and started again at will. Of the LSTM that the first is compa
 """
 
 import argparse
-import hashlib
 import json
 import platform
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from coursekit.data.world import as_text, sentences, stories
 from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
-from coursekit.recipes.clock import Clock
+from coursekit.recipes.runs import Clock, data_hash
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
@@ -42,7 +41,7 @@ VARIANTS = {
 VOCAB_SIZE = 2048
 SIZES = {"d_model": 256, "n_heads": 8, "d_ff": 1024, "n_layers": 4, "max_length": 256}
 TIMES, STORIES, FRENCH = 3, 12_000, 20_000  # the documentation is read three times in one pass over the others
-STEPS = {"gpt-documentation": 7000, "gpt-code": 5500}
+STEPS = {"gpt-documentation": 4500, "gpt-code": 5500}
 DROPOUT = {"gpt-documentation": 0.1, "gpt-code": 0.0}  # what is read 20 times, and what is read 11 times
 BATCH, RATE, WARMUP, EVALUATE_EVERY, SAVE_EVERY = 16, 1.5e-3, 200, 500, 100
 
@@ -68,11 +67,6 @@ def corpus(variant: str, split: str = "train") -> dict[str, list[str]]:
         "stories": [story.text for story in stories(round(n * STORIES), split)],
         "french": [as_text(sentence.fr) for sentence in sentences(round(n * FRENCH), split, seed=2)],
     }
-
-
-def data_hash(texts: dict[str, list[str]]) -> dict[str, str]:
-    """SHA-256 of each source; those of Python differ from one version of it to the next."""
-    return {source: hashlib.sha256(json.dumps(found).encode()).hexdigest() for source, found in texts.items()}
 
 
 def train_tokenizer(texts: dict[str, list[str]]) -> BPE:

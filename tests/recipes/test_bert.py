@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit.convert.hub import read_model
 from coursekit.data.pretraining import mask_tokens
 from coursekit.data.world.associations import CHOICES, GIVENS, log_odds, odds
 from coursekit.data.world.stories import stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes import bert as recipe
 from coursekit.text.wordpiece import WordPiece
-from coursekit.train.checkpoint import load_state
+from tests.recipes.stopped import ends_like_one_that_was_not
 
 
 def small_batch(n=12, T=20, V=60):
@@ -202,26 +201,7 @@ def tiny(monkeypatch):
 
 
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole = recipe.train("bert", tmp_path / "whole", tmp_path / "out1")
-    steps = recipe.Training.__iter__
-
-    def until_four(self):
-        for record in steps(self):
-            yield record
-            if self.step == 4:
-                raise KeyboardInterrupt
-
-    with monkeypatch.context() as stopped:
-        stopped.setattr(recipe.Training, "__iter__", until_four)
-        with pytest.raises(KeyboardInterrupt):
-            recipe.train("bert", tmp_path / "parts", tmp_path / "out2")
-    assert not (tmp_path / "out2").exists()
-    assert load_state(tmp_path / "parts/last.ckpt")["step"] == 3
-    again = recipe.train("bert", tmp_path / "parts", tmp_path / "out2")
-    one, other = (read_model(tmp_path / out / "bert")[1] for out in ("out1", "out2"))
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert {tensor.dtype for tensor in one.values()} == {torch.float16}
+    whole, again = ends_like_one_that_was_not(recipe, "bert", tmp_path, monkeypatch)
     assert whole["stories"] == again["stories"]
     assert json.loads((tmp_path / "out2/bert/metrics.json").read_text())["pairs"] == 48
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from coursekit.convert.hub import read_model
 from coursekit.data.prompts import PROMPTS, Prompted
@@ -14,6 +15,7 @@ from coursekit.recipes import gpt as recipe
 from coursekit.recipes import prompted
 from coursekit.text.bpe import BPE, END
 from coursekit.train.checkpoint import load_state
+from tests.recipes.stopped import ends_like_one_that_was_not
 
 # --- texts ---------------------------------------------------------------------------------------------------
 
@@ -80,26 +82,7 @@ def tiny(monkeypatch):
 
 
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole = recipe.train("gpt-documentation", tmp_path / "whole", tmp_path / "out1")
-    steps = recipe.Training.__iter__
-
-    def until_four(self):
-        for record in steps(self):
-            yield record
-            if self.step == 4:
-                raise KeyboardInterrupt
-
-    with monkeypatch.context() as stopped:
-        stopped.setattr(recipe.Training, "__iter__", until_four)
-        with pytest.raises(KeyboardInterrupt):
-            recipe.train("gpt-documentation", tmp_path / "parts", tmp_path / "out2")
-    assert not (tmp_path / "out2").exists()
-    assert load_state(tmp_path / "parts/last.ckpt")["step"] == 3
-    again = recipe.train("gpt-documentation", tmp_path / "parts", tmp_path / "out2")
-    one, other = (read_model(tmp_path / out / "gpt-documentation")[1] for out in ("out1", "out2"))
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert {tensor.dtype for tensor in one.values()} == {torch.float16}
+    whole, again = ends_like_one_that_was_not(recipe, "gpt-documentation", tmp_path, monkeypatch)
     assert whole["test"] == again["test"]
     assert whole["tokens"] == 6 * 4 * 16
     assert json.loads((tmp_path / "out2/gpt-documentation/metrics.json").read_text())["test"] == whole["test"]
@@ -123,6 +106,12 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(recipe, "measure", measure)
     assert recipe.train("gpt-documentation", tmp_path / "state", tmp_path / "out")["step of the best weights"] == 4
+    kept = load_file(tmp_path / "state/best.safetensors")["positions.code"]
+    assert not torch.equal(kept, load_state(tmp_path / "state/last.ckpt")["model"]["positions.code"])
+    (shipped,) = (
+        w for name, w in read_model(tmp_path / "out/gpt-documentation")[1].items() if name.endswith("wpe.weight")
+    )
+    assert torch.equal(shipped, kept.half())
 
 
 # --- fine-tuning ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from coursekit.viz.next_token import NextToken
 from coursekit.viz.tokens import Tokens
 from coursekit.viz.widget import MAX_BYTES, Widget, in_script, source
-from tests.viz.page import page_of
+from tests.viz.page import largest, page_of
 
 EVIL = "<!--<script></script><!--<SCRIPT>--></SCRIPT ><script>window.hacked=1</script>"
 
@@ -79,14 +79,5 @@ def test_size_counts_data_and_picture():
     ids=["Tokens", "NextToken"],
 )
 def test_a_text_of_comment_signs_stays_below_the_limit_too(make):
-    low, high = 1, 100_000
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            make(middle)
-            low = middle
-        except ValueError:
-            high = middle
-    with pytest.raises(ValueError, match="bytes, more than 900,000: "):
-        make(high)
+    low = largest(make, 100_000, "bytes, more than 900,000: ")
     assert 850_000 < len(make(low)._repr_html_().encode()) < 1_000_000

@@ -1,10 +1,18 @@
-"""How long a run has computed, over all the times that it was stopped and started again."""
+"""What every run notes: how long it has computed, over all the times that it was stopped, and what it has read."""
 
+import hashlib
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from coursekit.train.checkpoint import save_json
+
+
+def data_hash(texts: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of each source; those of Python differ from one version of it to the next."""
+    return {source: hashlib.sha256(json.dumps(found).encode()).hexdigest() for source, found in texts.items()}
 
 
 class Clock:
