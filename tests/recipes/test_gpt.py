@@ -1,6 +1,7 @@
-"""GPT's recipe: its texts, that it can be stopped, and what fine-tuning by prompts is given and counts."""
+"""GPT's recipe: its texts, that it can be stopped, and that what it shipped is what it says."""
 
 import json
+import sys
 from collections import Counter
 
 import pytest
@@ -145,3 +146,32 @@ def test_what_was_taught_is_written_and_counted(monkeypatch):
     assert prompted.share_exact(model.eval(), tokenizer, pairs, 12) == 1
     wrong = [Prompted(prompt, target.upper()) for prompt, target in pairs[:4]] + pairs[4:]
     assert prompted.share_exact(model, tokenizer, wrong, 12) == 0.75
+
+
+# --- what it shipped -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["gpt-documentation", "gpt-code"])
+def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeypatch):
+    of_sources = recipe.corpus
+    model, tokenizer = recipe.load(variant)
+    metrics = recipe.load_metrics(variant)
+    assert not model.training
+    assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
+    if not metrics["versions"]["python"].startswith("{}.{}.".format(*sys.version_info)):
+        pytest.skip("another Python has other texts")
+    source = variant.removeprefix("gpt-")  # its other sources would take minutes
+    assert recipe.data_hash({source: recipe.corpus(variant)[source]})[source] == metrics["data"][source]
+    language_model = recipe.as_language_model(model, tokenizer.ids[END])
+    with monkeypatch.context() as patched:
+        patched.setattr(recipe, "corpus", lambda _, split: {source: of_sources(variant, split)[source]})
+        found = recipe.measure(language_model, variant, "validation", tokenizer)
+    (best,) = (one for one in metrics["curve"] if one["step"] == metrics["step of the best weights"])
+    assert found[source]["bits per character"] == pytest.approx(best["bits per character"], rel=2e-3)
+
+
+def test_the_lstm_read_the_same_texts_and_as_many_tokens():
+    ours, of_lstm = (recipe.load_metrics(f"{kind}-documentation") for kind in ("gpt", "lstm"))
+    assert ours["data"] == of_lstm["data"]
+    assert ours["tokens"] == of_lstm["tokens"]
+    assert ours["test"].keys() == of_lstm["test"].keys() == {"documentation", "code", "stories", "french"}

@@ -1,0 +1,1220 @@
+"""Checks of exercise 06: GPT's block and loss, drawing the next token, a cache, packed rows, and a model to fine-tune.
+
+The references are written in NumPy and plain Python; they share nothing with ``coursekit.nn``, ``coursekit.decode``,
+``coursekit.models.gpt`` and ``coursekit.data.packing``.
+
+Legend: B texts in a batch, T tokens, S tokens together with the earlier ones, V vocabulary size, D = d_model, H heads,
+Dh = D / H.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.data.prompts import ANSWER, Prompted, as_ids
+from coursekit.data.world import Sentence, as_text, sentences
+from coursekit.decode.generate import generate
+from coursekit.grading.checks.bert import judge_draws, log_p, number
+from coursekit.grading.checks.self_attention import (
+    ORDERS,
+    apart,
+    attention_reference,
+    scaled_scores,
+    scaled_weights,
+    thirds,
+    together,
+    viewed,
+)
+from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.checks.transformer import (
+    NORMS,
+    Arrays,
+    in_pairs,
+    no_norm,
+    no_residual,
+    norm,
+    norm_of,
+    norm_of_branch,
+    post_norm,
+    pre_norm,
+    random_weights,
+    silenced,
+    wide,
+)
+from coursekit.grading.parts import Case, Part, Seed, results, values
+from coursekit.grading.parts import score as show_score
+from coursekit.models.gpt import GPT
+from coursekit.text.bpe import BPE
+from coursekit.text.tokenizer_json import load_tokenizer
+
+END = 0  # the token between texts, which also fills rows up: in the exercise as in the shipped tokenizer
+
+# --- causal attention, and the block around it ---------------------------------------------------------------
+
+
+def look_reference(query, key, value) -> np.ndarray:
+    """Each query, one of the last T of the S positions, sees its own position and those before it."""
+    query, key, value = (np.asarray(x, float) for x in (query, key, value))
+    T, S = query.shape[2], key.shape[2]
+    seen = np.array([[s - t <= S - T for s in range(S)] for t in range(T)])
+    heads = [attention_reference(query[:, h], key[:, h], value[:, h], seen)[0] for h in range(query.shape[1])]
+    return np.stack(heads, axis=1)
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def attended_reference(x, earlier, n_heads: int, qkv, out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What attention gives to ``x`` (B, T, D), and all keys and values; ``earlier`` are keys and values, or None."""
+    B, T, D = x.shape
+    parts = [np.zeros((B, n_heads, T, D // n_heads)) for _ in range(3)]
+    for i, part in enumerate(parts):
+        for h in range(n_heads):
+            rows = slice(i * D + h * (D // n_heads), i * D + (h + 1) * (D // n_heads))
+            part[:, h] = x @ qkv[0][rows].T + qkv[1][rows]
+    query, key, value = parts
+    if earlier is not None:
+        key, value = (np.concatenate(pair, axis=2) for pair in zip(earlier, (key, value), strict=True))
+    heads = look_reference(query, key, value)
+    joined = np.concatenate([heads[:, h] for h in range(n_heads)], axis=-1)
+    return joined @ out[0].T + out[1], key, value
+
+
+def block_reference(x, n_heads, *weights) -> np.ndarray:
+    x = np.asarray(x, float)
+    norm_1, qkv, out, norm_2, up, down = in_pairs([np.asarray(w, float) for w in weights])
+    x = x + attended_reference(norm_of(x, *norm_1), None, n_heads, qkv, out)[0]
+    return x + gelu_tanh(norm_of(x, *norm_2) @ up[0].T + up[1]) @ down[0].T + down[1]
+
+
+def blocks_reference(task, *arguments):
+    return look_reference(*arguments) if task == "look_back" else block_reference(*arguments)
+
+
+def block_weights(D: int, d_ff: int, generator: torch.Generator, silent: Sequence[int] = ()) -> list[Tensor]:
+    """Of norm_1, qkv, out, norm_2, up and down; zeros in the layers number ``silent``."""
+    qkv, qkv_bias, out, out_bias, scale_1, shift_1, *network, scale_2, shift_2 = random_weights(D, d_ff, 1, generator)
+    network = [2 * w for w in network[:2]] + network[2:]  # hidden units on which gelu's two forms differ
+    weights = [scale_1, shift_1, qkv, qkv_bias, out, out_bias, scale_2, shift_2, *network]
+    return silenced(weights, *silent)
+
+
+OUT, DOWN = 2, 5  # numbers of the layers that write to the residual stream
+
+
+def block_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def look(aspect, about, B, T, S, H, Dh):
+        three = draw(B, H, T, Dh, scale=1.5), draw(B, H, S, Dh, scale=1.5), draw(B, H, S, Dh)
+        return Case(aspect, f"look_back: {about}", ("look_back", *three))
+
+    def block(aspect, about, B, T, H, D, silent=(), scale=1.5):
+        weights = block_weights(D, D + 3, generator, silent)
+        return Case(aspect, f"gpt_block: {about}", ("gpt_block", draw(B, T, D, scale=scale), H, *weights))
+
+    B, T, Dh = sizes(generator, 3)
+    S = T + number(generator, 2, 4)
+    tiny = "numbers so small that eps counts; both branches give only their biases"
+    return [
+        look("causal", "one text, one head, three tokens", 1, 3, 3, 1, 2),
+        look("causal", "a batch, two heads", B, T, T, 2, Dh),
+        look("causal", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 4, 4),
+        look("last T of S", "one query, which is the last of three positions", 1, 1, 3, 1, 2),
+        look("last T of S", f"{T} queries, which are the last of {S} positions", B, T, S, 2, Dh),
+        look("last T of S", "two queries, which are the last of three positions", 1, 2, 3, 1, 2),
+        block("block", "one text of one token, one head; the feed-forward network gives zeros", 1, 1, 1, 4, [DOWN]),
+        block("block", "one text of one token; the attention gives zeros", 1, 1, 1, 4, [OUT]),
+        block("block", "a batch; the attention gives zeros", B, T, 2, 8, [OUT]),
+        block("block", "a batch, three heads", B, T, 3, 12),
+        block("block", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 16),
+        block("small numbers", tiny, B, T, 2, 8, scale=3e-3),
+    ]
+
+
+def earlier_ones(T: int, S: int) -> Tensor:
+    return torch.ones(T, S, dtype=torch.bool).tril(S - T)
+
+
+def weighed(
+    mask: Callable[[int, int], Tensor] = earlier_ones,
+    weigh: Callable[[Tensor, Tensor, Tensor], Tensor] = scaled_weights,
+    factor: Callable[[int, int], float] = lambda H, Dh: 1.0,
+):
+    """Attention with another mask (T, S), other weights from it, or queries times a factor of H and Dh."""
+
+    def attention(query, key, value):
+        query, key, value = (x.double() for x in (query, key, value))
+        _, H, T, Dh = query.shape
+        weights = weigh(query * factor(H, Dh), key, mask(T, key.shape[2]))
+        return weights.nan_to_num(0) @ value
+
+    return attention
+
+
+TANH, LOOK = partial(F.gelu, approximate="tanh"), weighed()  # as they should be
+
+
+def tanh_network(x: Tensor, up, down, activation=TANH) -> Tensor:
+    return activation(x @ up[0].T + up[1]) @ down[0].T + down[1]
+
+
+def block_with(
+    look=LOOK,
+    wiring=(pre_norm, pre_norm),
+    network=tanh_network,
+    cut=thirds,
+    join=together,
+    last: Callable[[Tensor, tuple[Tensor, Tensor]], Tensor] = lambda joined, out: joined @ out[0].T + out[1],
+    norms=(0, 1),
+    backwards: bool = False,
+    parallel: bool = False,
+    **norm_options,
+):
+    """Both functions with something else in them."""
+
+    def mistake(task, *arguments):
+        if task == "look_back":
+            return look(*arguments)
+        x, n_heads, *weights = wide(arguments)
+        norm_1, qkv, out, norm_2, up, down = in_pairs(weights)
+        normalise = [lambda z, i=i: norm(z, *(norm_1, norm_2)[i], **norm_options) for i in norms]
+        branches = [
+            lambda y: last(join(look(*cut(y @ qkv[0].T + qkv[1], n_heads))), out),
+            lambda y: network(y, up, down),
+        ]
+        if parallel:
+            before = normalise[1](x)
+            branches[1] = lambda y: network(before, up, down)
+        for i in (1, 0) if backwards else (0, 1):
+            x = wiring[i](x, branches[i], normalise[i])
+        return x
+
+    return mistake
+
+
+def from_normed(x, branch, normalise):
+    return normalise(x) + branch(normalise(x))
+
+
+WIRING: dict[str, Callable[..., Tensor]] = {
+    "this is post-norm, as in 2017: GPT-2 takes the norm before the branch, x + branch(norm(x))": post_norm,
+    "the residual connections are forgotten: x + branch(norm(x))": no_residual,
+    "the layer norms are forgotten: x + branch(norm(x))": no_norm,
+    "the norm is taken of what the branch gives: it is taken of what goes into it, x + branch(norm(x))": norm_of_branch,
+    "the normalised x is added: x goes on as it came in, x + branch(norm(x))": from_normed,
+}
+LOOKS: dict[str, Callable[..., Tensor]] = {
+    "the triangle starts at the top left: the queries are the last T of the S positions, so query t sees "
+    "positions 0 to t + S - T": weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()),
+    "no mask: a query sees what comes after it": weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool)),
+    "a query does not see its own position: it may": weighed(
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T - 1)
+    ),
+    "a query sees one position too many, the next one": weighed(
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T + 1)
+    ),
+    "the mask is upside down: a query sees itself and what comes after it": weighed(
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).triu(S - T)
+    ),
+    "the mask is upside down: a query sees only what comes after it": weighed(
+        lambda T, S: torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)
+    ),
+    "the scores are not divided by the square root of Dh": weighed(factor=lambda H, Dh: Dh**0.5),
+    "the scores are divided by the square root of D: a head's queries have only Dh entries": weighed(
+        factor=lambda H, Dh: H**-0.5
+    ),
+    "the scores are divided by Dh: by its square root": weighed(factor=lambda H, Dh: Dh**-0.5),
+    "masked after the softmax: the weights of a row no longer sum to 1": weighed(
+        weigh=lambda query, key, mask: scaled_weights(query, key, None) * mask
+    ),
+    "a masked score of 0 still gets weight, because exp(0) = 1: fill with -inf": weighed(
+        weigh=lambda query, key, mask: (scaled_scores(query, key, None) * mask).softmax(dim=-1)
+    ),
+    "the softmax runs over the queries: each query's weights, the last axis, sum to 1": weighed(
+        weigh=lambda query, key, mask: scaled_scores(query, key, mask).softmax(dim=-2)
+    ),
+}
+NETWORKS: dict[str, Callable[..., Tensor]] = {
+    "this is the exact gelu: GPT-2 computes it with tanh, F.gelu(x, approximate='tanh')": F.gelu,
+    "a relu where GPT has a gelu": F.relu,
+    "the gelu between the two linear layers is missing": lambda hidden: hidden,
+}
+
+blocks = Part(
+    "blocks",
+    {"causal": 4, "last T of S": 4, "block": 7, "small numbers": 1},
+    block_cases,
+    blocks_reference,
+    {
+        **{words: block_with(look) for words, look in LOOKS.items()},
+        **{words: block_with(wiring=(wiring, wiring)) for words, wiring in WIRING.items()},
+        **{
+            words: block_with(network=partial(tanh_network, activation=activation))
+            for words, activation in NETWORKS.items()
+        },
+        "the feed-forward network reads what came into the block: it reads what the attention has left": block_with(
+            parallel=True
+        ),
+        "the feed-forward network comes first: the attention does": block_with(backwards=True),
+        "one norm serves both branches: each has its own": block_with(norms=(0, 0)),
+        "the two norms have changed places": block_with(norms=(1, 0)),
+        "the attention's residual connection is forgotten: x + attention(norm_1(x))": block_with(
+            wiring=(no_residual, pre_norm)
+        ),
+        "the feed-forward network's residual connection is forgotten: h + network(norm_2(h))": block_with(
+            wiring=(pre_norm, no_residual)
+        ),
+        "the heads are cut by a view alone, which mixes positions and heads: make it (B, T, H, Dh) first, then swap "
+        "the axes T and H": block_with(cut=lambda qkv, H: [viewed(x, H) for x in qkv.chunk(3, dim=-1)]),
+        "the heads are joined without swapping the axes back, which mixes positions and heads: (B, H, T, Dh) becomes "
+        "(B, T, H, Dh), then (B, T, D)": block_with(join=lambda heads: heads.reshape(len(heads), heads.shape[2], -1)),
+        **{
+            f"the three parts of qkv are taken as {names}: they are query, key, value": block_with(
+                cut=partial(thirds, order=order)
+            )
+            for names, order in ORDERS.items()
+        },
+        "qkv is cut into heads first, and each head into three: cut it into query, key and value first": block_with(
+            cut=lambda qkv, H: apart(qkv, H).chunk(3, dim=-1)
+        ),
+        "there is only one head: cut D into H parts, and let each attend by itself": block_with(
+            cut=lambda qkv, H: thirds(qkv, 1)
+        ),
+        "the output projection is missing: apply out to the joined heads": block_with(last=lambda joined, out: joined),
+        **{words: block_with(**options) for words, options in NORMS.items()},
+    },
+)
+
+
+# --- the loss of the next token ------------------------------------------------------------------------------
+
+
+def next_token_reference(logits, ids, real, learned) -> float:
+    logits, ids, real, learned = np.asarray(logits, float), *(np.asarray(x) for x in (ids, real, learned))
+    losses = [
+        -log_p(logits[b, t - 1])[ids[b, t]]
+        for b in range(len(ids))
+        for t in range(1, ids.shape[1])
+        if real[b, t - 1] and real[b, t] and learned[b, t]
+    ]
+    return sum(losses) / len(losses)
+
+
+def every(B: int, T: int) -> Tensor:
+    return torch.ones(B, T, dtype=torch.bool)
+
+
+def next_token_cases(generator: torch.Generator) -> list[Case]:
+    B, V = sizes(generator, 2, 3, 5)
+    T = number(generator, 8, 10)
+    place = torch.arange(T)
+    lengths = T - 1 - torch.arange(B)[:, None]
+    right, left = place < lengths, place >= T - lengths
+
+    def case(aspect, about, shape=(B, T, V), real=None, learned=None):
+        B, T, V = shape
+        real = every(B, T) if real is None else real
+        learned = every(B, T) if learned is None else learned
+        ids = torch.randint(1, V, (B, T), generator=generator)
+        ids[:, 1:2] = 1 + ids[:, :1] % (V - 1)  # another one than the first
+        if aspect != "shift":
+            ids[:, T // 2 + 1] = END  # a text may end inside of a row, and another one follow
+        logits = numbers(B, T, V, generator=generator, scale=2.0)
+        return Case(aspect, about, (logits, ids.where(real, END), real, learned))
+
+    def prompts(real: Tensor) -> Tensor:
+        """Behind prompts of 3, 4, 5, … tokens, at padding too."""
+        first = real.int().argmax(dim=1, keepdim=True)
+        return place >= first + 3 + torch.arange(len(real))[:, None] % 3
+
+    return [
+        case("shift", "one text of two tokens, V = 3", (1, 2, 3)),
+        case("shift", "one text of four tokens, V = 3", (1, 4, 3)),
+        case("shift", "a batch without padding; all tokens are learned"),
+        case("shift", "B = T = V; all tokens are learned", (5, 5, 5)),
+        case("padding", "a batch with padding on the right", real=right),
+        case("padding", "a batch with padding on the left", real=left),
+        case(
+            "prompt",
+            "one text of five tokens, of which the last two are learned",
+            (1, 5, 3),
+            None,
+            torch.arange(5)[None] > 2,
+        ),
+        case("prompt", "prompts of different lengths, no padding", learned=prompts(every(B, T))),
+        case("prompt", "prompts of different lengths, padding on the right", real=right, learned=prompts(right)),
+        case("prompt", "prompts of different lengths, padding on the left", real=left, learned=prompts(left)),
+    ]
+
+
+def terms(logits: Tensor, ids: Tensor, says: Callable[[Tensor], Tensor] = lambda x: x.log_softmax(dim=-1)) -> Tensor:
+    """- ln p of ``ids`` (B, N) by ``logits`` (B, N, V)."""
+    return -says(logits.double()).gather(-1, ids[..., None])[..., 0]
+
+
+def counted(ids: Tensor, real: Tensor, learned: Tensor) -> Tensor:
+    """(B, T - 1): at the reading place, of the token after it."""
+    return real[:, :-1] & real[:, 1:] & learned[:, 1:]
+
+
+def loss_with(
+    counts: Callable[[Tensor, Tensor, Tensor], Tensor] = counted,
+    mean: Callable[[Tensor, Tensor], Tensor] = lambda each, m: each[m].mean(),
+    **options,
+):
+    """The loss with other terms (B, T - 1) counted, or another mean of them."""
+
+    def mistake(logits, ids, real, learned):
+        return mean(terms(logits[:, :-1], ids[:, 1:], **options), counts(ids, real, learned))
+
+    return mistake
+
+
+def not_shifted(logits, ids, real, learned):
+    return terms(logits, ids)[real & learned].mean()
+
+
+def backwards(logits, ids, real, learned):
+    return terms(logits[:, 1:], ids[:, :-1])[real[:, 1:] & real[:, :-1] & learned[:, :-1]].mean()
+
+
+def two_on(logits, ids, real, learned):
+    return terms(logits[:, :-2], ids[:, 2:])[real[:, :-2] & real[:, 2:] & learned[:, 2:]].mean()
+
+
+def rolled(logits, ids, real, learned):
+    """The last place predicts the first token."""
+    counts = real & real.roll(-1, dims=1) & learned.roll(-1, dims=1)
+    return terms(logits, ids.roll(-1, dims=1))[counts].mean()
+
+
+next_token_loss = Part(
+    "next_token_loss",
+    {"shift": 4, "padding": 3, "prompt": 5},
+    next_token_cases,
+    next_token_reference,
+    {
+        "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
+        "just read": not_shifted,
+        "shifted the wrong way: the logits at place t are about the token at place t + 1, not t - 1": backwards,
+        "shifted by two: the logits at place t are about the token at place t + 1": two_on,
+        "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
+        "the prompt is learned too: only tokens where learned is True are targets": loss_with(
+            lambda ids, real, learned: real[:, :-1] & real[:, 1:]
+        ),
+        "learned is read one place too early: it is asked of the token that is predicted, not of the one before it": (
+            loss_with(lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1])
+        ),
+        "learned and real are not used: neither padding nor the prompt is to be learned": loss_with(
+            lambda ids, real, learned: torch.ones_like(real[:, 1:])
+        ),
+        "padding is learned: real is not used": loss_with(lambda ids, real, learned: learned[:, 1:]),
+        "the first token behind padding on the left counts: nothing that is real stands before it": loss_with(
+            lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
+        ),
+        "the padding behind a text is learned: real is asked of the place that reads, but not of the target": loss_with(
+            lambda ids, real, learned: real[:, :-1] & learned[:, 1:]
+        ),
+        "padding is told by its id: the end of a text has the same one, and it is a target": loss_with(
+            lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
+        ),
+        "the prompt is learned and the answer is not: learned is True at the targets": loss_with(
+            lambda ids, real, learned: real[:, :-1] & real[:, 1:] & ~learned[:, 1:]
+        ),
+        "this is the mean of the texts' means: every target counts the same, whatever text it is in": loss_with(
+            mean=lambda each, m: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+        ),
+        "the sum is divided by all places: divide by the number of targets that count": loss_with(
+            mean=lambda each, m: (each * m).mean()
+        ),
+        "the sum is divided by B T: divide by the number of targets that count": loss_with(
+            mean=lambda each, m: (each * m).sum() / (len(each) * (each.shape[1] + 1))
+        ),
+        "this is the sum: divide by the number of targets that count": loss_with(mean=lambda each, m: each[m].sum()),
+        "the sign is wrong: log-probabilities are negative, the loss is not": loss_with(
+            mean=lambda each, m: -each[m].mean()
+        ),
+        "this is in bits: use the natural logarithm": loss_with(mean=lambda each, m: each[m].mean() / np.log(2)),
+        "the softmax runs over the wrong axis: the probabilities of the V tokens, the last axis, sum to 1": loss_with(
+            says=lambda logits: logits.log_softmax(dim=1)
+        ),
+        "the logits are taken for log-probabilities: log_softmax makes them so": loss_with(says=lambda logits: logits),
+    },
+)
+
+
+# --- which tokens may come -----------------------------------------------------------------------------------
+
+
+def kept_reference(logits, k, p) -> np.ndarray:
+    result = np.zeros(logits.shape, bool)
+    for place in np.ndindex(tuple(logits.shape[:-1])):
+        chances = np.exp(log_p(np.asarray(logits, float)[place]))
+        order = sorted(range(len(chances)), key=lambda token: -chances[token])[:k]
+        total, reached = sum(chances[order]), 0.0
+        for token in order:
+            if p is None or reached < p * total:
+                result[place][token] = True
+            reached += chances[token]
+    return result
+
+
+def largest(logits: Tensor, k: int) -> Tensor:
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.topk(k).indices, True)
+
+
+def before_it(ordered: Tensor, p: float) -> Tensor:
+    """Of probabilities in falling order: those before which less than p is reached."""
+    return ordered.cumsum(dim=-1) - ordered < p
+
+
+def nucleus(logits: Tensor, p: float, inside=before_it, descending: bool = True) -> Tensor:
+    """True at the tokens kept, given the ordered probabilities and p."""
+    ordered, order = logits.double().softmax(dim=-1).sort(dim=-1, descending=descending)
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, inside(ordered, p))
+
+
+def kept_with(
+    of_k: Callable[[Tensor, int], Tensor] = largest,
+    of_p: Callable[[Tensor, float], Tensor] = nucleus,
+    one_by_one: bool = True,
+):
+    """Another choice of what is kept; with ``one_by_one`` top-p looks at what top-k has left."""
+
+    def mistake(logits, k, p):
+        kept = torch.ones_like(logits, dtype=torch.bool) if k is None else of_k(logits, k)
+        left = logits.masked_fill(~kept, -torch.inf) if one_by_one else logits
+        return kept if p is None else kept & of_p(left, p)
+
+    return mistake
+
+
+def dropped(ordered: Tensor, p: float) -> Tensor:
+    """Without the token that crosses p."""
+    return ordered.cumsum(dim=-1) < p
+
+
+def one_more(ordered: Tensor, p: float) -> Tensor:
+    return F.pad(before_it(ordered, p), (1, 0), value=True)[..., :-1]
+
+
+def by_id(logits: Tensor, p: float) -> Tensor:
+    return before_it(logits.double().softmax(dim=-1), p)
+
+
+def not_undone(logits: Tensor, p: float) -> Tensor:
+    return before_it(logits.double().softmax(dim=-1).sort(dim=-1, descending=True).values, p)
+
+
+def at_least_p(logits: Tensor, p: float) -> Tensor:
+    return (logits.softmax(dim=-1) >= p) | largest(logits, 1)
+
+
+def first_row(choose: Callable[[Tensor, Any], Tensor]):
+    return lambda logits, limit: choose(logits.reshape(-1, logits.shape[-1])[0], limit).expand_as(logits)
+
+
+TOP_K_THEN_TOP_P = kept_with()
+MAY = {
+    "dropped": kept_with(of_p=partial(nucleus, inside=dropped)),
+    "dropped, one left": kept_with(of_p=lambda logits, p: nucleus(logits, p, dropped) | largest(logits, 1)),
+    "one more": kept_with(of_p=partial(nucleus, inside=one_more)),
+    "by id": kept_with(of_p=by_id),
+    "from the smallest": kept_with(of_p=partial(nucleus, descending=False)),
+    "not undone": kept_with(of_p=not_undone),
+    "at least p": kept_with(of_p=at_least_p),
+    "of all": kept_with(one_by_one=False),
+    "p alone": lambda logits, k, p: TOP_K_THEN_TOP_P(logits, k if p is None else None, p),
+    "k alone": lambda logits, k, p: TOP_K_THEN_TOP_P(logits, k, p if k is None else None),
+}
+
+
+def unlike(V: int, rows: tuple[int, ...], k, p, mistakes: Sequence[str], generator: torch.Generator) -> Tensor:
+    """Logits (*rows, V), in each row of which every one of these mistakes keeps something else."""
+    found = []
+    for _ in range(int(np.prod(rows))):
+        while True:
+            logits = numbers(V, generator=generator, scale=1.3)
+            right = TOP_K_THEN_TOP_P(logits, k, p)
+            near = logits.sort().values.diff().min() < 0.02  # no two that are nearly as likely
+            if p is not None and not near:
+                left = logits if k is None else logits.masked_fill(~largest(logits, k), -torch.inf)
+                sums = left.softmax(dim=-1).sort(descending=True).values.cumsum(dim=-1)
+                near = bool((sums - p).abs().min() < 0.01)
+            if not near and all((MAY[name](logits, k, p) != right).any() for name in mistakes):
+                found.append(logits)
+                break
+    return torch.stack(found).view(*rows, V)
+
+
+NUCLEI = [name for name in MAY if name not in ("of all", "p alone", "k alone")]
+
+
+def kept_cases(generator: torch.Generator) -> list[Case]:
+    B, T, k = sizes(generator, 3, 2, 5)
+    V, p = number(generator, 8, 10), number(generator, 60, 75) / 100
+    both = ["of all", "p alone", "k alone", "dropped"]
+    unsure = torch.tensor([[0.06, 0.08, 0.28, 0.32, 0.26]]).log()  # each mistake keeps others
+    four = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
+    sure = torch.tensor([0.1, 0.7, 0.15, 0.05]).log()
+    small = unlike(V, (1,), k, None, [], generator)
+
+    def case(aspect, about, logits, k, p):
+        return Case(aspect, f"{about}, k = {k}, p = {p}", (logits, k, p))
+
+    return [
+        case("top-k", "one row", small, 1, None),
+        case("top-k", "one row", small, k, None),
+        case("top-k", "a batch", unlike(V, (B,), k, None, [], generator), k, None),
+        case("top-k", "one row, neither k nor p", small, None, None),
+        case("top-p", "probabilities 6, 8, 28, 32 and 26 %", unsure, None, 0.65),
+        case("top-p", "a batch", unlike(V, (B,), None, p, NUCLEI, generator), None, p),
+        case("top-p", "one row that is sure: probabilities 10, 70, 15 and 5 %", sure[None], None, 0.6),
+        case("both", "probabilities 40, 30, 20 and 10 %", four, 2, 0.55),
+        case("both", "a batch", unlike(V, (B,), 4, 0.7, both, generator), 4, 0.7),
+        case("any shape", "logits (V,)", unlike(V, (1,), None, p, ["dropped"], generator)[0], None, p),
+        case("any shape", "logits (B, T, V)", unlike(V, (B, T), 5, 0.8, ["of all"], generator), 5, 0.8),
+    ]
+
+
+may_come = Part(
+    "may_come",
+    {"top-k": 3, "top-p": 6, "both": 3, "any shape": 2},
+    kept_cases,
+    kept_reference,
+    {
+        "the token that crosses p is left out, unless nothing else is left: it belongs to the nucleus": (
+            MAY["dropped, one left"]
+        ),
+        "the token that crosses p is left out: without it the nucleus has less than p": MAY["dropped"],
+        "with k and p top-p looks at the probabilities before top-k: those of the k tokens add up to 1 again": (
+            MAY["of all"]
+        ),
+        "one token too many is kept: the nucleus ends with the token that reaches p": MAY["one more"],
+        "the probabilities are added up in the order of the ids: the largest comes first": MAY["by id"],
+        "the probabilities are added up from the smallest: begin with the largest": MAY["from the smallest"],
+        "the kept places are places in the sorted order: each must find back to its own id (scatter)": (
+            MAY["not undone"]
+        ),
+        "this keeps the tokens whose own probability is at least p: together they are to reach p": MAY["at least p"],
+        "with k and p only p is used: top-p chooses among what top-k has left": MAY["p alone"],
+        "with k and p only k is used: top-p chooses among what top-k has left": MAY["k alone"],
+        "this is True at the tokens that are left out: True = may come": lambda logits, k, p: (
+            ~TOP_K_THEN_TOP_P(logits, k, p)
+        ),
+        "the nucleus has at least 1 - p: it is to have p": kept_with(of_p=lambda logits, p: nucleus(logits, 1 - p)),
+        "the k-th token is left out: k are kept": kept_with(
+            of_k=lambda logits, k: largest(logits, k) & (logits > logits.topk(k).values[..., -1:])
+        ),
+        "k + 1 tokens are kept": kept_with(of_k=lambda logits, k: largest(logits, k + 1)),
+        "the k smallest are kept: it is the k largest": kept_with(of_k=lambda logits, k: largest(-logits, k)),
+        "the first k ids are kept: it is the k largest logits": kept_with(
+            of_k=lambda logits, k: (torch.arange(logits.shape[-1]) < k).expand_as(logits)
+        ),
+        "all rows keep the tokens of the first one: each has its own": kept_with(
+            first_row(largest), first_row(nucleus)
+        ),
+        "the largest of the whole batch are kept: it is k in each row": kept_with(
+            of_k=lambda logits, k: largest(logits.flatten(), k).view_as(logits)
+        ),
+        "nothing is left out": lambda logits, k, p: torch.ones_like(logits, dtype=torch.bool),
+    },
+)
+
+
+# --- which token comes ---------------------------------------------------------------------------------------
+
+DRAWS = 4000  # rows of each of two kinds: their shares are known to within 0.05, six standard deviations
+
+
+def chances(logits: Tensor, temperature: float, k: int | None, p: float | None, kept=TOP_K_THEN_TOP_P) -> Tensor:
+    """Probabilities (V,) of one row."""
+    logits = logits.double() / temperature
+    return logits.masked_fill(~kept(logits, k, p), -torch.inf).softmax(dim=-1)
+
+
+def kept_before(logits: Tensor, temperature: float, k: int | None, p: float | None) -> Tensor:
+    kept = TOP_K_THEN_TOP_P(logits.double(), k, p)
+    return (logits.double() / temperature).masked_fill(~kept, -torch.inf).softmax(dim=-1)
+
+
+def softmax_of_probabilities(logits: Tensor, temperature: float, k: int | None, p: float | None) -> Tensor:
+    return chances(logits.double().softmax(dim=-1), temperature, k, p)
+
+
+def only_best(logits: Tensor, temperature: float, k: int | None, p: float | None) -> Tensor:
+    return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).double()
+
+
+Way = Callable[[Tensor, float, int | None, float | None], Tensor]
+When = Callable[[float, int | None, float | None], bool]  # whether the mistake can be made there, by what is asked for
+
+
+def always(temperature: float, k: int | None, p: float | None) -> bool:
+    return True
+
+
+def heated(temperature: float, k: int | None, p: float | None) -> bool:
+    return temperature != 1
+
+
+MISTAKEN: dict[str, tuple[Way, When]] = {
+    "the temperature has no effect: divide the logits by it, before the softmax; probabilities that are divided by "
+    "it are the same as before, once they add up to 1 again": (
+        lambda logits, temperature, k, p: chances(logits, 1.0, k, p),
+        heated,
+    ),
+    "the logits are multiplied by the temperature: divide them": (
+        lambda logits, temperature, k, p: chances(logits, 1 / temperature, k, p),
+        heated,
+    ),
+    "the probabilities went through a second softmax: it is the logits that are divided by the temperature": (
+        softmax_of_probabilities,
+        always,
+    ),
+    "the temperature comes last: it comes first, and top-k and top-p choose by the new probabilities": (
+        kept_before,
+        lambda temperature, k, p: temperature != 1 and p is not None,
+    ),
+    "top-p comes before top-k, or sees the probabilities before it: top-k first, then top-p among what is left": (
+        partial(chances, kept=MAY["of all"]),
+        lambda temperature, k, p: k is not None and p is not None,
+    ),
+    "k is not used": (
+        lambda logits, temperature, k, p: chances(logits, temperature, None, p),
+        lambda temperature, k, p: k is not None,
+    ),
+    "p is not used": (
+        lambda logits, temperature, k, p: chances(logits, temperature, k, None),
+        lambda temperature, k, p: p is not None,
+    ),
+    "the token that crosses p never comes": (
+        partial(chances, kept=MAY["dropped"]),
+        lambda temperature, k, p: p is not None,
+    ),
+    "it is always the most likely token that comes: draw": (only_best, always),
+}
+
+
+def two_kinds(temperature: float, k: int | None, p: float | None, generator: torch.Generator) -> Tensor:
+    """Two rows of logits (2, 6) on which each mistake that can be made there gives wrong shares, and those about the
+    temperature shares of their own."""
+    ways = [chances, *(way for way, when in MISTAKEN.values() if when(temperature, k, p))]
+    other = ~torch.eye(len(ways), dtype=torch.bool)
+    while True:
+        rows = numbers(2, 6, generator=generator, scale=1.3)
+        shares = torch.stack([way(rows, temperature, k, p) for way in ways]).nan_to_num(0)
+        gaps = (shares[:, None] - shares).abs().amax(dim=(-1, -2))
+        sums = shares[0].sort(descending=True).values.cumsum(dim=-1)
+        unsure = p is not None and bool((sums - p).abs().min() < 0.01)
+        unsure |= bool(shares[0].max() > 0.9)  # of a row that is sure all draws are alike
+        told = gaps[0, 1:].min() > 0.12 and (temperature == 1 or gaps[other].min() > 0.07)
+        if told and (shares[0, 0] - shares[0, 1]).abs().amax() > 0.3 and not unsure:
+            return rows
+
+
+@functools.lru_cache(maxsize=128)  # two tenths of a second of trying
+def draws(seed: int) -> list[Case]:
+    generator = torch.Generator().manual_seed(seed)
+    seeds = torch.randint(2**31, (8,), generator=generator).tolist()
+
+    def case(aspect, about, temperature, k, p, seed, n=DRAWS, **more):
+        rows = two_kinds(temperature, k, p, generator) if temperature else numbers(2, 6, generator=generator)
+        rows = rows.repeat(n, 1)  # (2 n, V), the kinds in turns
+        about = f"{about}: temperature {temperature}, k = {k}, p = {p}"
+        return Case(aspect, about, (rows, temperature, k, p, seed), **more)
+
+    few = case("generator", "20 rows", 1.0, None, None, Seed(seeds[0]), 10)
+    again, later, other = (
+        (*few.arguments[:-1], seed) for seed in (Seed(seeds[0]), Seed(seeds[0], used=5), Seed(seeds[1]))
+    )
+    hot, cold = number(generator, 20, 30) / 10, number(generator, 4, 6) / 10
+    many = f"{2 * DRAWS:,} rows"
+    return [
+        case("greedy", "4 rows", 0, None, None, Seed(seeds[2]), 2),
+        case("greedy", "4 rows", 0, 3, 0.9, Seed(seeds[2]), 2),
+        case("temperature", many, 1.0, None, None, Seed(seeds[3])),
+        case("temperature", many, hot, None, None, Seed(seeds[4])),
+        case("temperature", many, cold, None, None, Seed(seeds[5])),
+        case("top-k and top-p", many, 1.0, 3, None, Seed(seeds[6])),
+        case("top-k and top-p", many, 1.0, None, 0.7, Seed(seeds[6])),
+        case("top-k and top-p", many, 1.0, 3, 0.8, Seed(seeds[6])),
+        case("in order", many, hot, None, 0.7, Seed(seeds[7])),
+        few,
+        Case("generator", "the same state of the generator again", again, secret="same"),
+        Case("generator", "the same generator, later", later, secret="other"),
+        Case("generator", "another generator", other, secret="other"),
+    ]
+
+
+def draw_cases(generator: torch.Generator) -> list[Case]:
+    return draws(int(torch.randint(2**31, (1,), generator=generator)))
+
+
+def fits(found: np.ndarray, right: Tensor, n: int) -> bool:
+    """Whether shares (2, V) of n draws each come from these probabilities, within six standard deviations."""
+    p = right.numpy()
+    return bool((abs(found - p) <= 6 * (p * (1 - p) / n) ** 0.5).all())
+
+
+def judge_token(case: Case, answers: Sequence[Arrays]) -> str | None:
+    logits, temperature, k, p, _ = case.arguments
+    answer = answers[-1]
+    if set(answer) != {"value"}:
+        return "return one tensor, the tokens" + values(results(answer), "one tensor")
+    tokens = answer["value"]
+    if tokens.shape != (len(logits),):
+        return "the result does not have the shape (B,): one token for each row" + values(tokens.shape, (len(logits),))
+    if tokens.dtype.kind not in "iu" or not ((tokens >= 0) & (tokens < logits.shape[1])).all():
+        return "the result does not hold ids of tokens, whole numbers from 0 to V - 1"
+    if case.aspect == "greedy":
+        right = np.array_equal(tokens, logits.argmax(dim=1).numpy())
+        return None if right else "at temperature 0 it is not the most likely token that comes"
+    if case.aspect == "generator":
+        return judge_draws(case, answers, ("value",))
+    n, V = len(tokens) // 2, logits.shape[1]
+    found = np.stack([np.bincount(tokens[kind::2], minlength=V) / n for kind in range(2)])
+    rows = logits[:2]
+    if fits(found, torch.stack([chances(row, temperature, k, p) for row in rows]), n):
+        alike_ = (tokens[:-2:2] == tokens[2::2]).all()
+        return None if not alike_ else "rows of equal logits all get the same token"
+    for words, (wrong, _) in MISTAKEN.items():
+        if fits(found, torch.stack([wrong(row, temperature, k, p) for row in rows]), n):
+            return words
+    if fits(found, chances(rows[0], temperature, k, p).expand(2, V), n):
+        return "every row is drawn from the probabilities of the first one: each has its own"
+    if (found.max(axis=1) == 1).all():
+        return "rows of equal logits all get the same token: draw one for each row by itself"
+    return "the tokens do not come with the right probabilities"
+
+
+draw_token = Part(
+    "draw_token",
+    {"greedy": 2, "temperature": 4, "top-k and top-p": 3, "in order": 2, "generator": 1},
+    draw_cases,
+    judge=judge_token,
+)
+
+
+# --- one step with a cache -----------------------------------------------------------------------------------
+
+
+def step_reference(ids, keys, values, n_heads, tokens, positions, *weights):
+    tokens, positions = np.asarray(tokens, float), np.asarray(positions, float)
+    qkv, out = in_pairs([np.asarray(w, float) for w in weights])
+    earlier = None if keys is None else tuple(np.asarray(x, float) for x in (keys, values))
+    start = 0 if keys is None else keys.shape[2]
+    x = np.stack([[tokens[i] + positions[start + t] for t, i in enumerate(row)] for row in np.asarray(ids)])
+    y, keys, values = attended_reference(x, earlier, n_heads, qkv, out)
+    return x + y, keys, values
+
+
+def step_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def case(aspect, about, B, T, S, H, D, result="0", moving=False, silent=False):
+        """S tokens are in the cache. Unless ``moving`` all positions have the same vector; with ``silent`` the
+        attention gives zeros, so that y = x."""
+        V, most = 7, S + T + 3
+        given = None, None
+        if S:
+            given = draw(B, H, S, D // H, scale=1.5), draw(B, H, S, D // H)
+        positions = draw(most, D) if moving else draw(1, D).repeat(most, 1)
+        weights = [draw(*shape, scale=0.6) for shape in ((3 * D, D), (3 * D,), (D, D), (D,))]
+        weights = silenced(weights, 1) if silent else weights
+        ids = torch.randint(V, (B, T), generator=generator)
+        return Case(aspect, about, (ids, *given, H, draw(V, D), positions, *weights), result)
+
+    B, S, T = sizes(generator, 3, 2, 5)
+    one, empty, zero = "one token; the cache holds", "nothing is cached", "the attention gives zeros"
+    place = partial(case, "position", moving=True)
+    return [
+        case("one token", f"{one} two, one head", 1, 1, 2, 1, 2),
+        case("one token", f"{one} {S}; a batch, two heads", B, 1, S, 2, 8),
+        case("one token", f"one token; {empty}", B, 1, 0, 2, 8),
+        place(f"{one} two, one head; {zero}", 1, 1, 2, 1, 2, silent=True),
+        place(f"{T} tokens at once; the cache holds {S}; {zero}", B, T, S, 2, 8, silent=True),
+        place(f"three tokens at once; {empty}; {zero}", 2, 3, 0, 2, 8, silent=True),
+        place(f"{one} {S}; a batch", B, 1, S, 2, 8),
+        case("cache", f"{one} two, one head; the keys", 1, 1, 2, 1, 2, "1"),
+        case("cache", f"{one} two, one head; the values", 1, 1, 2, 1, 2, "2"),
+        case("cache", f"{one} {S}; a batch; the keys", B, 1, S, 2, 8, "1"),
+        case("cache", f"{one} {S}; a batch; the values", B, 1, S, 2, 8, "2"),
+        case("several tokens", f"three tokens at once; {empty}", 2, 3, 0, 2, 8),
+        case("several tokens", f"{T} tokens at once; the cache holds {S}", B, T, S, 2, 8),
+        case("several tokens", f"{T} tokens at once; the cache holds {S}; three heads", B, T, S, 3, 12),
+    ]
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+def step_with(
+    place: Callable[[int, int], Any] = lambda S, T: torch.arange(S, S + T),
+    join_: Callable[[Tensor, Tensor], Tensor] = lambda old, new: torch.cat([old, new], dim=2),
+    kept: Callable[[Tensor, Tensor], Tensor] | None = None,
+    look=LOOK,
+    cut=thirds,
+    back=together,
+    residual: bool = True,
+    last: Callable[[Tensor, Pair], Tensor] = lambda joined, out: joined @ out[0].T + out[1],
+):
+    """The step with other positions, given S cached and T new tokens; with another way to put old and new together, for
+    the attention and for what is returned (``kept``)."""
+
+    def mistake(ids, keys, values, n_heads, tokens, positions, *weights):
+        tokens, positions, *weights = wide([tokens, positions, *weights])
+        qkv, out = in_pairs(weights)
+        S, T = 0 if keys is None else keys.shape[2], ids.shape[1]
+        x = tokens[ids] + positions[place(S, T)]
+        query, *new = cut(x @ qkv[0].T + qkv[1], n_heads)
+        old = [torch.zeros_like(n)[:, :, :0] if o is None else o.double() for o, n in zip((keys, values), new)]
+        seen = [join_(o, n) for o, n in zip(old, new, strict=True)]
+        returned = [(kept or join_)(o, n) for o, n in zip(old, new, strict=True)]
+        y = last(back(look(query, *seen)), out)
+        return (x + y if residual else y), *returned
+
+    return mistake
+
+
+cached_step = Part(
+    "cached_step",
+    {"one token": 4, "position": 4, "cache": 3, "several tokens": 3},
+    step_cases,
+    step_reference,
+    {
+        "the position is one too small: with S tokens in the cache the next one stands at place S, counted from 0": (
+            step_with(lambda S, T: torch.arange(S - 1, S - 1 + T))
+        ),
+        "the position is one too large: with S tokens in the cache the next one stands at place S, counted from 0": (
+            step_with(lambda S, T: torch.arange(S + 1, S + 1 + T))
+        ),
+        "the positions start at 0 again: the cached tokens stand before the new ones": step_with(
+            lambda S, T: torch.arange(T)
+        ),
+        "all new tokens have the same position: each has its own, S, S + 1, …": step_with(
+            lambda S, T: torch.full((T,), S)
+        ),
+        "the last new token has the position S: S is that of the first": step_with(
+            lambda S, T: torch.arange(S - T + 1, S + 1)
+        ),
+        "the positions are not added: x = tokens + positions": lambda *arguments: step_with()(
+            *arguments[:5], torch.zeros_like(arguments[5]), *arguments[6:]
+        ),
+        **{words: step_with(look=look) for words, look in LOOKS.items()},
+        "only the new keys and values are returned: the next step needs all of them": step_with(
+            kept=lambda old, new: new
+        ),
+        "the cache is returned as it came: the new keys and values belong to it": step_with(
+            kept=lambda old, new: old if old.shape[2] else new
+        ),
+        "the new tokens do not see themselves, only what is cached: append first, then attend": step_with(
+            join_=lambda old, new: old if old.shape[2] else new,
+            kept=lambda old, new: torch.cat([old, new], dim=2),
+            look=weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool)),
+        ),
+        "the new tokens do not see what is cached": step_with(
+            join_=lambda old, new: new, kept=lambda old, new: torch.cat([old, new], dim=2)
+        ),
+        "the new tokens see only themselves, and only they are returned: append them to the cache": step_with(
+            join_=lambda old, new: new
+        ),
+        "the new keys and values stand before the cached ones: append them": step_with(
+            join_=lambda old, new: torch.cat([new, old], dim=2)
+        ),
+        "the residual connection is forgotten: y = x + attention(x)": step_with(residual=False),
+        "the output projection is missing: apply out to the joined heads": step_with(last=lambda joined, out: joined),
+        "the heads are cut by a view alone, which mixes positions and heads: make it (B, T, H, Dh) first, then swap "
+        "the axes T and H": step_with(cut=lambda qkv, H: [viewed(x, H) for x in qkv.chunk(3, dim=-1)]),
+        "the heads are joined without swapping the axes back, which mixes positions and heads: (B, H, T, Dh) becomes "
+        "(B, T, H, Dh), then (B, T, D)": step_with(back=lambda heads: heads.reshape(len(heads), heads.shape[2], -1)),
+        **{
+            f"the three parts of qkv are taken as {names}: they are query, key, value": step_with(
+                cut=partial(thirds, order=order)
+            )
+            for names, order in ORDERS.items()
+        },
+        "qkv is cut into heads first, and each head into three: cut it into query, key and value first": step_with(
+            cut=lambda qkv, H: apart(qkv, H).chunk(3, dim=-1)
+        ),
+    },
+    result="run_cached_step",
+)
+
+
+# --- rows of documents ---------------------------------------------------------------------------------------
+
+
+def pack_reference(documents, length, end_id) -> tuple[np.ndarray, np.ndarray]:
+    stream = [end_id]
+    for document in documents:
+        stream += [*document, end_id]
+    starts = [start for start in range(0, len(stream), length) if start + length < len(stream)]
+    return tuple(np.array([stream[at + shift : at + shift + length] for at in starts]) for shift in (0, 1))
+
+
+def pack_cases(generator: torch.Generator) -> list[Case]:
+    end_id = number(generator, 90, 99)
+
+    def case(aspect, about, lengths, row, result):
+        ids = iter((1 + torch.randperm(80, generator=generator)).tolist())
+        documents = [[next(ids) for _ in range(n)] for n in lengths]
+        return Case(aspect, f"{about}, rows of {row}", (documents, row, end_id), result)
+
+    first, second, row = sizes(generator, 3, 4, 8)
+    exact = [first, second, 6 * row - first - second - 3]  # 6 rows and the one token that the last of them predicts
+    rest = [first, second, 3, row]
+    total = sum(rest) + len(rest) + 1
+    rest[2] += 2 + (row - (total + 2) % row) if (total + 2) % row in (0, 1) else 2
+    return [
+        case("ends", "one document of 3 tokens", [3], 4, "0"),
+        case("ends", "documents of 1, 2 and 2 tokens", [1, 2, 2], 4, "0"),
+        case("ends", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "0"),
+        case("rows", "documents of 3 and 4 tokens", [3, 4], 4, "0"),
+        case("rows", f"{len(rest)} documents of 3 and more tokens", rest, row, "0"),
+        case("rows", "documents shorter than a row", [1, 2, 1, 2, 1, 2, 3], 5, "0"),
+        case("targets", "one document of 3 tokens", [3], 4, "1"),
+        case("targets", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "1"),
+        case("targets", f"{len(rest)} documents of 3 and more tokens", rest, row, "1"),
+    ]
+
+
+def ends_around(documents: Sequence[list[int]], end_id: int) -> list[int]:
+    return [end_id, *(i for document in documents for i in (*document, end_id))]
+
+
+def packed_with(
+    stream: Callable[[Sequence[list[int]], int], list[int]] = ends_around,
+    stride: Callable[[int], int] = lambda length: length,
+    width: Callable[[int], int] = lambda length: length + 1,
+    fill: bool = False,
+    cut: Callable[[np.ndarray, int], tuple[Any, Any]] = lambda rows, length: (rows[:, :-1], rows[:, 1:]),
+    drop: int = 0,
+):
+    """Rows of another stream, cut at other places; ``fill`` keeps the last one, ``drop`` leaves out full ones."""
+
+    def mistake(documents, length, end_id):
+        found, step, n = stream(documents, end_id), stride(length), width(length)
+        if fill and (len(found) - n) % step:
+            found = found + [end_id] * (step - (len(found) - n) % step)
+        rows = [found[at : at + n] for at in range(0, len(found) - n + 1, step)]
+        return cut(np.array(rows[: len(rows) - drop]), length)
+
+    return mistake
+
+
+def each_by_itself(documents, length, end_id):
+    """No text goes on in the next row."""
+    rows = [row for d in documents for row in [[end_id, *d, end_id]]]
+    rows = [row[at : at + length + 1] for row in rows for at in range(0, len(row) - 1, length)]
+    rows = np.array([row + [end_id] * (length + 1 - len(row)) for row in rows])
+    return rows[:, :-1], rows[:, 1:]
+
+
+pack_rows = Part(
+    "pack_rows",
+    {"ends": 3, "rows": 3, "targets": 2},
+    pack_cases,
+    pack_reference,
+    {
+        "there is no end before the first document: the stream begins with end_id": packed_with(
+            lambda documents, end_id: ends_around(documents, end_id)[1:]
+        ),
+        "a last row that just fits is missing: is end_id behind the last document too, and does your row take "
+        "length + 1 tokens?": packed_with(lambda documents, end_id: ends_around(documents, end_id)[:-1]),
+        "end_id stands only between the documents: it comes before the first and behind the last too": packed_with(
+            lambda documents, end_id: ends_around(documents, end_id)[1:-1]
+        ),
+        "two ends stand between documents: one does": packed_with(
+            lambda documents, end_id: [i for document in documents for i in (end_id, *document, end_id)]
+        ),
+        "there are no ends: end_id stands before, between and behind the documents": packed_with(
+            lambda documents, end_id: [i for document in documents for i in document]
+        ),
+        "the rows share no token: the last target of a row is the first input of the next": packed_with(
+            stride=lambda length: length + 1
+        ),
+        "the rows overlap too much: the next one begins length tokens further on": packed_with(
+            stride=lambda length: max(1, length - 1)
+        ),
+        "a row begins at every token: the next one begins length tokens further on": packed_with(
+            stride=lambda length: 1
+        ),
+        "the rest is filled up: what fills no row is dropped": packed_with(fill=True),
+        "the last row is missing: only what fills no row is dropped": packed_with(drop=1),
+        "each document has rows of its own: they stand one behind the other, wherever a row ends": each_by_itself,
+        "the targets are the inputs: the target is the token that follows": packed_with(
+            cut=lambda rows, length: (rows[:, :-1], rows[:, :-1])
+        ),
+        "the last target of a row is its first input, as roll does it: it is the first input of the next row": (
+            packed_with(cut=lambda rows, length: (rows[:, :-1], np.roll(rows[:, :-1], -1, axis=1)))
+        ),
+        "the last target of a row is end_id: it is the first input of the next row": lambda documents, length, end_id: (
+            packed_with(
+                cut=lambda rows, length: (
+                    rows[:, :-1],
+                    np.concatenate([rows[:, 1:-1], np.full((len(rows), 1), end_id)], axis=1),
+                )
+            )(documents, length, end_id)
+        ),
+        "inputs and targets have changed places": packed_with(cut=lambda rows, length: (rows[:, 1:], rows[:, :-1])),
+        "the rows have length - 1 tokens: length inputs and length targets": packed_with(width=lambda length: length),
+    },
+)
+
+# --- a model to fine-tune ------------------------------------------------------------------------------------
+
+CHECKPOINT = Path(__file__).parents[2] / "recipes" / "checkpoints" / "gpt-documentation"  # as recipes.gpt.load()
+LEARNED, HIDDEN = 1000, 200  # sentences to train on, and to be judged by
+LOW, HIGH = 0.50, 0.70  # of the hidden ones that are answered word for word
+KINDS = ("plain", "describing", "relative")
+TURNED = {"was": "wasn't", "wasn't": "was", "were": "weren't", "weren't": "were"}
+
+
+@functools.cache
+def shipped() -> tuple[GPT, BPE]:
+    """The pre-trained model, and its tokenizer."""
+    return GPT.from_pretrained(CHECKPOINT).eval(), load_tokenizer(CHECKPOINT / "tokenizer.json")
+
+
+def opposite_of(sentence: Sentence) -> list[str]:
+    """What the last verb of a sentence says is denied, or no longer denied; of a relative clause it is that of the
+    main clause."""
+    words = list(sentence.en)
+    if sentence.kind != "plain":
+        state = sentence.states[-1]
+        place = state.place - 1
+        return [*words[:place], TURNED[words[place]], *words[place + 1 :]]
+    (event,) = sentence.events
+    before, behind = words[: event.subject_span[1]], words[event.target_span[0] :]
+    article = {"some": "any", "any": "some"}.get(behind[0], behind[0])
+    action = [event.verb.past] if event.negated else ["didn't", event.verb.base]
+    return [*before, *action, article, *behind[1:]]
+
+
+@functools.lru_cache(maxsize=8)
+def asked(n: int, split: str, seed: int = 0) -> list[Prompted]:
+    found = [one for one in sentences(2 * n + 50, split, seed, KINDS) if "but" not in one.en][:n]
+    return [Prompted(as_text(one.en) + ANSWER, as_text(opposite_of(one))) for one in found]
+
+
+def tune_cases(generator: torch.Generator) -> list[Case]:
+    seed = number(generator, 1, 2**31)
+    about = f"{HIDDEN} new sentences"
+    return [Case(aspect, about, secret=seed) for aspect in (f"{LOW:.0%} right", f"{HIGH:.0%} right", "whole model")]
+
+
+def rebuilt(weights: Arrays) -> GPT | str:
+    """A model of ours with these weights; or, in words, why there is none."""
+    model = GPT(shipped()[0].config).eval()
+    for name, tensor in model.state_dict().items():
+        if name not in weights:
+            return "this is no GPT: return the fine-tuned model itself"
+        if weights[name].shape != tuple(tensor.shape):
+            return "the sizes of the model are not those of the pre-trained one" + values(
+                weights[name].shape, tuple(tensor.shape)
+            )
+        if not np.isfinite(weights[name]).all():
+            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
+    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in model.state_dict()})
+    return model
+
+
+class Writer:
+    """A fine-tuned model, and what it writes behind prompts."""
+
+    def __init__(self, model: GPT, pairs: Sequence[Prompted]):
+        self.model, self.pairs, self.tokenizer = model, pairs, shipped()[1]
+        given = as_ids([Prompted(prompt, "") for prompt, _ in pairs], self.tokenizer)
+        read = given["mask"] & ~given["loss_mask"]
+        self.ids = generate(model, given["ids"], read, max_new=40, temperature=0, stop=[END]).tolist()
+
+    def text(self, row: int) -> str:
+        """Up to the end of the text, if there is one."""
+        ids = self.ids[row]
+        return self.tokenizer.decode(ids[: ids.index(END)] if END in ids else ids)
+
+    def share(self, right: Callable[[str, Prompted], bool]) -> float:
+        return sum(right(self.text(row), pair) for row, pair in enumerate(self.pairs)) / len(self.pairs)
+
+    def exact(self) -> float:
+        """The share of answers that are right, word for word, and have come to an end."""
+        ended = [END in ids for ids in self.ids]
+        right = [self.text(row) == pair.target for row, pair in enumerate(self.pairs)]
+        return sum(map(lambda a, b: a and b, ended, right)) / len(self.pairs)
+
+    def as_a_whole(self) -> str | None:
+        """What of the model was not fine-tuned, in words."""
+        own, theirs = self.model.state_dict(), shipped()[0].state_dict()
+        matrices = [name for name, tensor in theirs.items() if tensor.dim() > 1]
+        same = [name for name in matrices if (own[name] - theirs[name].half().float()).abs().max() < 1e-6]
+        if len(same) == len(matrices):
+            return "no weight has changed: do the updates reach the model (backward, then step)?"
+        likeness = F.cosine_similarity(*(torch.cat([s[name].flatten() for name in matrices]) for s in (own, theirs)), 0)
+        if likeness < 0.5:
+            return "its weights are not the pre-trained ones: fine-tune the model that you are given"
+        if same:
+            return "some of its matrices are as they were: fine-tuning changes all weights, model.parameters()"
+        return None
+
+    def why_not(self) -> str:
+        """The likely reason for wrong answers, in words."""
+        if words := self.as_a_whole():
+            return words
+        wrong = 1 - self.exact()
+        if self.share(lambda text, pair: text != pair.target and text.startswith(pair.target)) > 0.3 * wrong:
+            return "it goes on behind the answer: the end of the text is to be learned too, loss_mask is True there"
+        if sum(len(set(ids[:8])) == 1 for ids in self.ids) > 0.3 * len(self.ids):
+            return "it writes one token again and again: is each place learning the token that follows, not its own?"
+        if self.share(lambda text, pair: pair.prompt.startswith(text) and len(text) > 5) > 0.3:
+            return "it repeats the sentence: train longer, or with a higher learning rate"
+        known = Writer(self.model, asked(100, "train")).exact()
+        if known < 0.9:
+            return f"of the sentences that it was trained on {known:.0%} are right: train longer, or with another rate"
+        return "it knows the sentences that it was trained on, but new ones less: take others for each update"
+
+
+@functools.lru_cache(maxsize=2)
+def judged(weights: bytes, seed: int) -> tuple[float, str | None, str]:
+    """Of a model's weights: the share of right answers, what was not fine-tuned, why not more is right."""
+    model = GPT(shipped()[0].config).eval()
+    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+    writer = Writer(model, asked(HIDDEN, "test", seed))
+    exact = writer.exact()
+    return exact, writer.as_a_whole(), writer.why_not() if exact < HIGH else ""
+
+
+def judge_writer(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Load the weights into a model of our own and let it write."""
+    model = rebuilt(answers[-1])
+    if isinstance(model, str):
+        return model
+    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
+    exact, part_of_it, why = judged(weights, case.secret)
+    if case.aspect == "whole model":
+        return part_of_it or (None if exact >= LOW else f"it has to answer first: {LOW:.0%} right are asked for")
+    wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]
+    return None if exact >= wanted else f"{exact:.0%} are right, {wanted:.0%} are asked for: {why}"
+
+
+fine_tune = Part(
+    "fine_tune",
+    {f"{LOW:.0%} right": 4, f"{HIGH:.0%} right": 4, "whole model": 4},
+    tune_cases,
+    judge=judge_writer,
+    result="tuned",
+    seconds=180,
+)
+
+PARTS = (blocks, next_token_loss, may_come, draw_token, cached_step, pack_rows, fine_tune)
+WRITTEN = {"fluent_and_wrong": 12}
+score = partial(show_score, PARTS, WRITTEN)

@@ -1,0 +1,494 @@
+"""Answers to exercise 06, wrong ones with the points they deserve and the words they must be told, and right ones.
+
+A wrong answer is ``(points, words, source)``. Each is a mistake that a student could make.
+"""
+
+LOOK = """
+def look_back(query, key, value):
+    T, S = query.shape[2], key.shape[2]
+    mask = torch.arange(S) <= torch.arange(S - T, S)[:, None]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+"""
+
+
+def block(
+    look=LOOK,
+    first="x + attention(norm(x, 'norm_1'))",
+    second="h + network(norm(h, 'norm_2'))",
+    gelu="F.gelu(F.linear(z, *w['up']), approximate='tanh')",
+    heads="z.view(B, T, n_heads, D // n_heads).transpose(1, 2)",
+):
+    """The block in small functions, and something else in it."""
+    return f"""{look}
+def gpt_block(x, w, n_heads):
+    B, T, D = x.shape
+
+    def norm(z, name):
+        return F.layer_norm(z, (D,), *w[name])
+
+    def attention(z):
+        query, key, value = ({heads} for z in F.linear(z, *w["qkv"]).split(D, dim=-1))
+        joined = look_back(query, key, value).transpose(1, 2).reshape(B, T, D)
+        return F.linear(joined, *w["out"])
+
+    def network(z):
+        return F.linear({gelu}, *w["down"])
+
+    h = {first}
+    return {second}
+"""
+
+
+def loss(
+    logits="logits[:, :-1]",
+    target="ids[:, 1:]",
+    counts="real[:, :-1] & real[:, 1:] & learned[:, 1:]",
+    mean="losses[counts].mean()",
+):
+    """All losses at once, and something else in them."""
+    return f"""
+def next_token_loss(logits, ids, real, learned):
+    losses = F.cross_entropy({logits}.transpose(1, 2), {target}, reduction="none")
+    counts = {counts}
+    return {mean}
+"""
+
+
+def nucleus(
+    left="logits.masked_fill(~kept, -torch.inf)",
+    order="descending=True",
+    inside="chance.cumsum(dim=-1) - chance < p",
+    back="torch.zeros_like(kept).scatter(-1, ids, inside)",
+    best="logits.topk(k).indices",
+):
+    """The mask in steps, and something else in it."""
+    return f"""
+def may_come(logits, k=None, p=None):
+    kept = torch.ones(logits.shape, dtype=torch.bool)
+    if k is not None:
+        kept = torch.zeros_like(kept).scatter(-1, {best}, True)
+    if p is not None:
+        chance, ids = {left}.softmax(dim=-1).sort(dim=-1, {order})
+        inside = {inside}
+        kept = kept & {back}
+    return kept
+"""
+
+
+def drawing(
+    greedy="if temperature == 0: return logits.max(dim=-1).indices",
+    before="logits = logits / temperature",
+    choose="if k is not None: logits = top_k(logits, k)\n    if p is not None: logits = top_p(logits, p)",
+    after="",
+    draw="torch.multinomial(chance, 1, generator=generator).squeeze(1)",
+):
+    """A sampler line by line, and something else in it."""
+    return f"""
+def draw_token(logits, temperature, k, p, generator):
+    {greedy}
+    {before}
+    {choose}
+    chance = logits.softmax(dim=-1)
+    {after}
+    return {draw}
+"""
+
+
+def step(
+    place="torch.arange(ids.shape[1]) + S",
+    append="torch.cat([old, new], dim=2)",
+    mask="torch.arange(keys.shape[2]) <= torch.arange(keys.shape[2] - ids.shape[1], keys.shape[2])[:, None]",
+    returned="keys, values",
+    then="",
+):
+    """A step in which ``old`` is empty at first, and something else in it."""
+    return f"""
+def cached_step(ids, past, w, n_heads):
+    (B, T), D = ids.shape, w["tokens"].shape[1]
+    if past is None:
+        past = [torch.zeros(B, n_heads, 0, D // n_heads)] * 2
+    S = past[0].shape[2]
+    x = w["tokens"][ids] + w["positions"][{place}]
+    query, key, value = F.linear(x, *w["qkv"]).view(B, T, 3, n_heads, -1).permute(2, 0, 3, 1, 4)
+
+    def append(old, new):
+        return {append}
+
+    keys, values = append(past[0], key), append(past[1], value)
+    mask = {mask}
+    heads = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    {then}
+    return x + F.linear(heads.transpose(1, 2).reshape(B, T, D), *w["out"]), {returned}
+"""
+
+
+def packing(
+    stream="[end_id] + [i for d in documents for i in d + [end_id]]",
+    rows="range(0, len(stream) - length, length)",
+    inputs="stream[at : at + length]",
+    targets="stream[at + 1 : at + length + 1]",
+):
+    """Rows one after another, and something else in them."""
+    return f"""
+def pack_rows(documents, length, end_id):
+    stream = {stream}
+    rows = {rows}
+    inputs = [{inputs} for at in rows]
+    targets = [{targets} for at in rows]
+    return torch.tensor(inputs), torch.tensor(targets)
+"""
+
+
+def tuning(
+    updates=60,
+    model="model",
+    parameters="model.parameters()",
+    loss="next_token_loss(model(ids, mask), ids, mask, learned)",
+    rate="1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))",
+    then="optimizer.step()",
+    returned="model",
+    optimizer="AdamW",
+):
+    """A loop of fine-tuning, with something else in it."""
+    return f"""
+from coursekit.models.gpt import GPT
+
+def next_token_loss(logits, ids, real, learned):
+    counts = learned[:, 1:] & real[:, 1:] & real[:, :-1]
+    return F.cross_entropy(logits[:, :-1][counts], ids[:, 1:][counts])
+
+def fine_tune(model, batch):
+    updates = {updates}
+    model = {model}.train()
+    optimizer = torch.optim.{optimizer}({parameters}, lr=1.0)
+    for step in range(updates):
+        optimizer.param_groups[0]["lr"] = {rate}
+        rows = torch.randperm(1000)[:16]
+        width = int(batch["mask"][rows].sum(dim=1).max())
+        ids, mask, learned = (batch[name][rows, :width] for name in ("ids", "mask", "loss_mask"))
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        {then}
+    return {returned}
+"""
+
+
+MUTANTS = {
+    "blocks": [
+        (12, "the triangle starts at the top left", block("""
+def look_back(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+""")),
+        (0, "a query does not see its own position", block("""
+def look_back(query, key, value):
+    T, S = query.shape[2], key.shape[2]
+    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T - 1)
+    return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0) @ value
+""")),
+        (0, "the scores are not divided by the square root of Dh", block("""
+def look_back(query, key, value):
+    T, S = query.shape[2], key.shape[2]
+    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+    return (query @ key.mT).masked_fill(~mask, -torch.inf).softmax(-1) @ value
+""")),
+        (8, "this is post-norm, as in 2017", block(
+            first="norm(x + attention(x), 'norm_1')", second="norm(h + network(h), 'norm_2')"
+        )),
+        (8, "the normalised x is added", block(
+            first="norm(x, 'norm_1') + attention(norm(x, 'norm_1'))",
+            second="norm(h, 'norm_2') + network(norm(h, 'norm_2'))",
+        )),
+        (8, "the feed-forward network reads what came into the block", block(second="h + network(norm(x, 'norm_2'))")),
+        (8, "this is the exact gelu", block(gelu="F.gelu(F.linear(z, *w['up']))")),
+        (8, "the heads are cut by a view alone", block(heads="z.reshape(B, n_heads, T, D // n_heads)")),
+    ],
+    "next_token_loss": [
+        (0, "nothing is shifted", loss("logits", "ids", "real & learned")),
+        (7, "the prompt is learned too", loss(counts="real[:, :-1] & real[:, 1:]")),
+        (7, "learned is read one place too early", loss(counts="real[:, :-1] & real[:, 1:] & learned[:, :-1]")),
+        (4, "padding is told by its id", loss(counts="(ids[:, 1:] != 0) & learned[:, 1:]")),
+        (9, "the first token behind padding on the left counts", loss(counts="real[:, 1:] & learned[:, 1:]")),
+        (8, "the last place predicts the first token", loss(
+            "logits", "ids.roll(-1, dims=1)", "real & real.roll(-1, dims=1) & learned.roll(-1, dims=1)"
+        )),
+        (4, "this is the mean of the texts' means", loss(
+            mean="((losses * counts).sum(dim=1) / counts.sum(dim=1)).mean()"
+        )),
+        (4, "the sum is divided by all places", loss(mean="(losses * counts).mean()")),
+    ],
+    "may_come": [
+        (3, "the token that crosses p is left out: without it", nucleus(inside="chance.cumsum(dim=-1) < p")),
+        (3, "unless nothing else is left", nucleus(
+            inside="(chance.cumsum(dim=-1) < p) | (torch.arange(logits.shape[-1]) == 0)"
+        )),
+        (3, "the kept places are places in the sorted order", nucleus(back="inside")),
+        (3, "the probabilities are added up from the smallest", nucleus(order="descending=False")),
+        (9, "with k and p top-p looks at the probabilities before top-k", nucleus(left="logits")),
+        (3, "whose own probability is at least p", nucleus(
+            inside="(chance >= p) | (torch.arange(logits.shape[-1]) == 0)"
+        )),
+        (0, "this is True at the tokens that are left out", nucleus().replace("return kept", "return ~kept")),
+        (6, "k + 1 tokens are kept", nucleus(best="logits.topk(k + 1).indices")),
+    ],
+    "draw_token": [
+        (6, "the temperature has no effect", drawing(before="", after="chance = chance / max(temperature, 1e-9)")),
+        (6, "the logits are multiplied by the temperature", drawing(before="logits = logits * temperature")),
+        (10, "the temperature comes last", drawing(before="", after="chance = (logits / temperature).softmax(dim=-1)")),
+        (9, "top-p comes before top-k", drawing(
+            choose="if p is not None: logits = top_p(logits, p)\n    if k is not None: logits = top_k(logits, k)"
+        )),
+        (10, "at temperature 0 it is not the most likely", drawing("if temperature == 0: temperature = 1")),
+        (11, "not from one with a seed of its own", drawing(
+            draw="torch.multinomial(chance, 1, generator=torch.Generator().manual_seed(0))[:, 0]"
+        )),
+        (2, "one token for each row", drawing(draw="torch.multinomial(chance, 1, generator=generator)")),
+        (3, "drawn from the probabilities of the first one", drawing(
+            draw="torch.multinomial(chance[0], len(chance), replacement=True, generator=generator)"
+        )),
+    ],
+    "cached_step": [
+        (10, "the position is one too small", step(place="torch.arange(ids.shape[1]) + S - 1")),
+        (10, "the position is one too large", step(place="torch.arange(ids.shape[1]) + S + 1")),
+        (10, "the positions start at 0 again", step(place="torch.arange(ids.shape[1])")),
+        (3, "the triangle starts at the top left", step(
+            mask="torch.ones(T, keys.shape[2], dtype=torch.bool).tril()"
+        )),
+        (11, "no mask: a query sees what comes after it", step(mask="None")),
+        (11, "only the new keys and values are returned", step(returned="key, value")),
+        (11, "the cache is returned as it came", step(returned="*(past if S else (keys, values))")),
+        (8, "the new keys and values stand before the cached ones", step(append="torch.cat([new, old], dim=2)")),
+    ],
+    "pack_rows": [
+        (0, "there are no ends", packing("sum(documents, [])")),
+        (0, "there is no end before the first document", packing("[i for d in documents for i in d + [end_id]]")),
+        (0, "the rows share no token", packing(rows="range(0, len(stream) - length, length + 1)")),
+        (3, "the rest is filled up", packing(
+            "[end_id] + [i for d in documents for i in d + [end_id]]; stream += (1 - len(stream)) % length * [end_id]"
+        )),
+        (3, "a last row that just fits is missing", packing(rows="range(0, len(stream) - length - 1, length)")),
+        (6, "the targets are the inputs", packing(targets="stream[at : at + length]")),
+        (6, "the last target of a row is its first input", packing(
+            targets="stream[at + 1 : at + length] + [stream[at]]"
+        )),
+        (0, "each document has rows of its own", """
+def pack_rows(documents, length, end_id):
+    inputs, targets = [], []
+    for document in documents:
+        row = [end_id] + document + [end_id]
+        for at in range(0, len(row) - 1, length):
+            part = row[at : at + length + 1]
+            part = part + [end_id] * (length + 1 - len(part))
+            inputs.append(part[:-1])
+            targets.append(part[1:])
+    return torch.tensor(inputs), torch.tensor(targets)
+"""),
+    ],
+    "fine_tune": [
+        (0, "no weight has changed", tuning(3, then="")),
+        (0, "it writes one token again and again", tuning(
+            40, loss="F.cross_entropy(model(ids, mask)[learned], ids[learned])"
+        )),
+        (0, "its weights are not the pre-trained ones", tuning(3, model="GPT(model.config)")),
+        (0, "some of its matrices are as they were", tuning(3, parameters="model.blocks[-1].parameters()")),
+        (0, "train longer", tuning(3, rate="1e-6")),
+        (0, "the training diverged", tuning(3, rate="1e38", optimizer="SGD")),
+        (0, "return the fine-tuned model itself", tuning(3, returned="model.blocks")),
+    ],
+}  # fmt: skip
+
+RIGHT = {
+    "blocks": [
+        block(),
+        """
+from math import sqrt
+
+def look_back(query, key, value):
+    B, H, T, Dh = query.shape
+    S = key.shape[2]
+    result = torch.empty(B, H, T, value.shape[-1])
+    for t in range(T):
+        end = S - T + t + 1
+        scores = torch.einsum("bhd,bhsd->bhs", query[:, :, t], key[:, :, :end]) / sqrt(Dh)
+        result[:, :, t] = torch.einsum("bhs,bhsd->bhd", scores.softmax(-1), value[:, :, :end])
+    return result
+
+def gpt_block(x, w, n_heads):
+    y = F.layer_norm(x, x.shape[-1:], *w["norm_1"]) @ w["qkv"][0].T + w["qkv"][1]
+    D = x.shape[-1]
+    size, joined = D // n_heads, []
+    for h in range(n_heads):
+        q, k, v = (y[:, None, :, part * D + h * size : part * D + (h + 1) * size] for part in range(3))
+        joined.append(look_back(q, k, v)[:, 0])
+    x = x + torch.cat(joined, dim=-1) @ w["out"][0].T + w["out"][1]
+    z = F.layer_norm(x, x.shape[-1:], *w["norm_2"]) @ w["up"][0].T + w["up"][1]
+    z = 0.5 * z * (1 + torch.tanh(sqrt(2 / torch.pi) * (z + 0.044715 * z**3)))
+    return x + z @ w["down"][0].T + w["down"][1]
+""",
+        """
+from coursekit.nn.attention import attend
+from coursekit.nn.blocks import Block
+
+def look_back(query, key, value):  # the course's own
+    return attend(query, key, value, causal=True)[0]
+
+def gpt_block(x, w, n_heads):
+    layer = Block(x.shape[-1], n_heads, len(w["up"][0]), activation="gelu_tanh")
+    names = {"norm_1": "attention_residual.norm", "qkv": "attention.qkv", "out": "attention.out",
+             "norm_2": "feed_forward_residual.norm", "up": "feed_forward.up", "down": "feed_forward.down"}
+    layer.load_state_dict({f"{names[n]}.{kind}": t for n, pair in w.items()
+                           for kind, t in zip(("weight", "bias"), pair)})
+    return layer(x, causal=True)
+""",
+    ],
+    "next_token_loss": [
+        loss(),
+        """
+def next_token_loss(logits, ids, real, learned):
+    target = ids.roll(-1, dims=1)
+    counts = (real & learned).roll(-1, dims=1) & real
+    counts[:, -1] = False
+    labels = target.masked_fill(~counts, -100)
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+""",
+        """
+def next_token_loss(logits, ids, real, learned):
+    total, n = 0.0, 0
+    for b in range(len(ids)):
+        for t in range(1, ids.shape[1]):
+            if learned[b, t] and real[b, t] and real[b, t - 1]:
+                total = total + logits[b, t - 1].logsumexp(0) - logits[b, t - 1, ids[b, t]]
+                n += 1
+    return total / n
+""",
+    ],
+    "may_come": [
+        nucleus(),
+        """
+def may_come(logits, k=None, p=None):
+    shape = logits.shape
+    rows = logits.reshape(-1, shape[-1])
+    result = torch.zeros(rows.shape, dtype=torch.bool)
+    for row, kept in zip(rows, result):
+        ids = row.argsort(descending=True)[:k]
+        chances = row[ids].softmax(dim=0).tolist()
+        total = 0.0
+        for i, chance in zip(ids.tolist(), chances):
+            kept[i] = True
+            total += chance
+            if p is not None and total >= p:
+                break
+    return result.view(shape)
+""",
+        """
+from coursekit.decode import generate as course
+
+def may_come(logits, k=None, p=None):  # the course's own
+    if k is not None:
+        logits = course.top_k(logits, k)
+    if p is not None:
+        logits = course.top_p(logits, p)
+    return logits > -torch.inf
+""",
+    ],
+    "draw_token": [
+        drawing(),
+        """
+def draw_token(logits, temperature, k, p, generator):
+    if not temperature:
+        return logits.argmax(1)
+    chance = (logits / temperature).softmax(dim=1)
+    chance, order = chance.sort(dim=1, descending=True)
+    if k is not None:
+        chance[:, k:] = 0
+        chance = chance / chance.sum(dim=1, keepdim=True)
+    if p is not None:
+        chance[chance.cumsum(dim=1) - chance >= p] = 0
+        chance = chance / chance.sum(dim=1, keepdim=True)
+    u = torch.rand(len(chance), 1, generator=generator)
+    place = (chance.cumsum(dim=1) <= u).sum(dim=1, keepdim=True)
+    place = torch.minimum(place, (chance > 0).sum(dim=1, keepdim=True) - 1)
+    return order.gather(1, place)[:, 0]
+""",
+        """
+def draw_token(logits, temperature, k, p, generator):
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    logits = logits / temperature
+    logits = logits if k is None else top_k(logits, k)
+    logits = logits if p is None else top_p(logits, p)
+    noise = -torch.empty_like(logits).exponential_(generator=generator).log()
+    return (logits + noise).argmax(dim=-1)
+""",
+    ],
+    "cached_step": [
+        step(),
+        """
+def cached_step(ids, past, w, n_heads):
+    outputs = []
+    for t in range(ids.shape[1]):
+        place = 0 if past is None else past[0].shape[2]
+        x = w["tokens"][ids[:, t]] + w["positions"][place]
+        three = F.linear(x, *w["qkv"]).chunk(3, dim=-1)
+        query, key, value = (z.unflatten(-1, (n_heads, -1))[:, :, None] for z in three)
+        if past is not None:
+            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+        past = key, value
+        scores = (query * key).sum(-1) / query.shape[-1] ** 0.5
+        heads = (scores.softmax(-1)[..., None] * value).sum(dim=2)
+        outputs.append(x + F.linear(heads.flatten(1), *w["out"]))
+    return torch.stack(outputs, dim=1), *past
+""",
+        """
+def cached_step(ids, past, w, n_heads):
+    module = course.MultiHeadAttention(w["tokens"].shape[1], n_heads)
+    module.load_state_dict({f"{n}.{kind}": t for n in ("qkv", "out") for kind, t in zip(("weight", "bias"), w[n])})
+    cache, start = course.Cache(100), 0
+    if past is not None:
+        cache.append(*past)
+        start = cache.length
+    x = F.embedding(ids, w["tokens"]) + w["positions"][start : start + ids.shape[1]]
+    y = x + module(x, causal=True, cache=cache)
+    return y, cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
+""",
+    ],
+    "pack_rows": [
+        packing(),
+        """
+from coursekit.data.packing import pack
+
+def pack_rows(documents, length, end_id):  # the course's own
+    rows = pack(documents, length, end_id)
+    return rows[:, :-1], rows[:, 1:]
+""",
+        """
+def pack_rows(documents, length, end_id):
+    end = torch.tensor([end_id])
+    stream = torch.cat([end] + [torch.tensor(d + [end_id]) for d in documents])
+    stream = stream[: (len(stream) - 1) // length * length + 1]
+    return stream[:-1].reshape(-1, length), stream[1:].reshape(-1, length)
+""",
+    ],
+    "fine_tune": [tuning(150), """
+from itertools import islice
+
+from coursekit.data.batches import Shuffled
+from coursekit.models.gpt import gpt_loss
+
+def fine_tune(model, batch):
+    torch.manual_seed(3)
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=150, pct_start=0.1)
+    for part in islice(Shuffled(batch, 16), 150):
+        width = part["mask"].any(dim=0).sum()
+        loss, count = gpt_loss(model, {name: tensor[:, :width] for name, tensor in part.items()})
+        optimizer.zero_grad()
+        (loss / count).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return model
+"""],
+}  # fmt: skip
