@@ -88,6 +88,28 @@ def test_dropout_drops_weights_and_keeps_the_mean():
         assert out.mean().item() == pytest.approx(1 / 50, rel=0.01)
 
 
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"mask": (torch.arange(9) < 7)[None, None, None]}], ids=list)
+def test_short_gradients_in_bfloat16_on_a_cpu_come_from_the_formula(generator, monkeypatch, options):
+    """And are those of the fused kernel, as far as bfloat16 tells them; without gradients the kernel itself runs."""
+    fused, calls = nn.functional.scaled_dot_product_attention, []
+    monkeypatch.setattr(
+        nn.functional, "scaled_dot_product_attention", lambda *x, **y: calls.append(1) or fused(*x, **y)
+    )
+    qkv = [torch.randn(3, 2, 9, 8, generator=generator).bfloat16().requires_grad_() for _ in range(3)]
+    found, weights = attend(*qkv, **options)
+    assert (len(calls), weights) == (0, None)
+    with torch.no_grad():
+        kept, _ = attend(*qkv, **options)
+    assert len(calls) == 1
+    assert (found - kept).float().norm() < 0.02 * kept.float().norm()
+    other = fused(*qkv, options.get("mask"), is_causal=options.get("causal", False))
+    ours, theirs = (torch.autograd.grad(x.float().pow(2).sum(), qkv) for x in (found, other))
+    for a, b in zip(ours, theirs):
+        assert (a - b).float().norm() < 0.02 * b.float().norm()
+    attend(*(x.repeat(1, 1, 29, 1) for x in qkv))  # 261 positions
+    assert len(calls) == 2
+
+
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_large_entries_do_not_overflow_in_float16(need_weights, where):
     """40 * 40 * 64 is more than float16 holds; divided by sqrt(64) it is not."""
