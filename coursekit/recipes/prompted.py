@@ -1,18 +1,20 @@
 """Fine-tuning the pre-trained GPT for tasks that are given by a prompt, and what pre-training was worth for them.
 
-``python -m coursekit.recipes.prompted`` teaches the pre-trained model, and the same from scratch, to translate from
-more and more pairs, and writes the shares of translations that are right to ``checkpoints/prompted/metrics.json``. It
-can be stopped and started again at will.
+``python -m coursekit.recipes.prompted`` teaches one model four tasks at once, longer than a lecture lasts; and the
+pre-trained model, and the same from scratch, to translate from more and more pairs. The shares of test prompts that are
+answered word for word go to ``checkpoints/prompted/metrics.json``. It can be stopped and started again at will.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from coursekit.data.batches import Batch, Fresh
-from coursekit.data.prompts import Prompted, as_ids, translations
+from coursekit.data.prompts import Prompted, as_ids, classifications, instructions, summaries, translations
 from coursekit.decode.text import complete
 from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.recipes import gpt
@@ -20,8 +22,11 @@ from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
-BATCH, RATE, WARMUP = 32, 1e-3, 20
+BATCH, RATE, WARMUP, DROPOUT = 32, 1e-3, 20, 0.1
 METRICS = gpt.CHECKPOINTS / "prompted" / "metrics.json"
+# pairs to learn from: a translation needs every word's counterpart, the others hardly more than those of the prompt
+TASKS = {translations: 30_000, summaries: 8000, classifications: 8000, instructions: 8000}
+TASK_STEPS, EVERY = 2000, 250
 STEPS, PAIRS, TESTED = 300, (100, 300, 1000, 3000, 10_000), 200
 BEGINNINGS = ("pre-trained", "from scratch")
 
@@ -44,7 +49,16 @@ def in_batches(pairs: Sequence[Prompted], tokenizer: BPE, batch_size: int = BATC
 
 
 def prompted_training(model: GPT, pairs: Sequence[Prompted], tokenizer: BPE, steps: int, **options: Any) -> Training:
-    """A run that teaches ``model`` to write the targets of ``pairs``; ``options`` are those of ``Training``."""
+    """A run that teaches ``model`` to write the targets of ``pairs``; ``options`` are those of ``Training``.
+
+    The residual stream has dropout, as in pre-training: without it pairs of words that were never seen side by side,
+    such as *small* and *girl* here, became others that were (82.5 % of the test's translations were right, not 93.5 %).
+    """
+    for dropout in (
+        model.dropout,
+        *(part.dropout for block in model.blocks for part in (block.attention_residual, block.feed_forward_residual)),
+    ):
+        dropout.p = DROPOUT
     optimizer = adamw(model, RATE)
     schedule = warmup_cosine(min(WARMUP, steps // 2))
     return Training(model, gpt_loss, in_batches(pairs, tokenizer), optimizer, steps, schedule=schedule, **options)
@@ -56,39 +70,73 @@ def share_exact(model: GPT, tokenizer: BPE, pairs: Sequence[Prompted], max_new: 
     return sum(one == target for one, (_, target) in zip(written, pairs, strict=True)) / len(pairs)
 
 
+def teach_tasks(folder: Path) -> dict[str, Any]:
+    """Teach the pre-trained model all of ``TASKS``, or go on with it where ``folder`` says.
+
+    Returns the records of the run, each with the shares of validation prompts that are answered right, as ``"tasks"``,
+    and the shares of test prompts at its end as ``"test"``.
+    """
+    model, tokenizer = gpt.load()
+    model = model.to(device())
+    pairs = [pair for task, n in TASKS.items() for pair in task(n)]
+
+    def evaluate(model: GPT, split: str = "validation") -> dict[str, float]:
+        return {task.__name__: share_exact(model, tokenizer, task(TESTED, split)) for task in TASKS}
+
+    options = {"evaluate": evaluate, "monitor": "translations", "higher_is_better": True, "folder": folder}
+    options |= {"log_every": EVERY, "evaluate_every": EVERY, "save_every": EVERY}
+    run = prompted_training(model, pairs, tokenizer, TASK_STEPS, **options)
+    for record in run:
+        print(json.dumps(record), flush=True)
+    return {
+        "pairs": {task.__name__: n for task, n in TASKS.items()},
+        "tasks": list(run.history),
+        "test": evaluate(model.eval(), "test"),
+    }
+
+
 def curve_point(beginning: str, n: int) -> float:
     """The share of test sentences that are translated word for word after training on ``n`` pairs."""
     model, tokenizer = gpt.load()
     if beginning == "from scratch":
-        model = gpt.new_gpt("gpt-code")  # without dropout, as the loaded one is
+        model = gpt.new_gpt("gpt-documentation")
     run = prompted_training(model.to(device()), translations(n), tokenizer, STEPS)
     run.fit()
     return share_exact(model.eval(), tokenizer, translations(TESTED, "test"))
 
 
 def load_metrics() -> dict[str, Any]:
-    """The curves: ``["translations"][beginning][pairs]`` is the share that is right, ``pairs`` a str of a number."""
+    """What was measured: ``["tasks"]`` is a list of records of shares, ``["test"]`` has the shares at their end, and
+    ``["translations"][beginning][pairs]`` is one, ``pairs`` a number as a str."""
     return json.loads(METRICS.read_text(encoding="utf-8"))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.prompted", description=__doc__)
+    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
+    folder = parser.parse_args(arguments).state / "prompted"
+    kept = folder / "metrics.json"
     found = (
-        load_metrics()
-        if METRICS.exists()
+        json.loads(kept.read_text(encoding="utf-8"))
+        if kept.exists()
         else {
             "command": "python -m coursekit.recipes.prompted",
-            "steps": STEPS,
             "tested": TESTED,
+            "steps": STEPS,
             "translations": {beginning: {} for beginning in BEGINNINGS},
         }
     )
+    if "test" not in found:
+        found |= teach_tasks(folder)
+        save_json(kept, found)
     for beginning, points in found["translations"].items():
         for n in PAIRS:
             if str(n) not in points:
                 points[str(n)] = curve_point(beginning, n)
                 print(f"{beginning}, {n} pairs: {points[str(n)]:.3f}", flush=True)
-                METRICS.parent.mkdir(exist_ok=True)
-                save_json(METRICS, found)
+                save_json(kept, found)
+    METRICS.parent.mkdir(exist_ok=True)
+    save_json(METRICS, found)
 
 
 if __name__ == "__main__":

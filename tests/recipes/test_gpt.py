@@ -175,3 +175,18 @@ def test_the_lstm_read_the_same_texts_and_as_many_tokens():
     assert ours["data"] == of_lstm["data"]
     assert ours["tokens"] == of_lstm["tokens"]
     assert ours["test"].keys() == of_lstm["test"].keys() == {"documentation", "code", "stories", "french"}
+
+
+def test_what_was_measured_of_prompts_is_what_the_recipe_does():
+    found = prompted.load_metrics()
+    assert found["pairs"] == {task.__name__: n for task, n in prompted.TASKS.items()}
+    assert [record["step"] for record in found["tasks"]] == [
+        *range(prompted.EVERY, prompted.TASK_STEPS + 1, prompted.EVERY)
+    ]
+    assert found["test"].keys() == found["pairs"].keys()
+    assert (found["steps"], found["tested"]) == (prompted.STEPS, prompted.TESTED)
+    for points in found["translations"].values():
+        assert [int(n) for n in points] == list(prompted.PAIRS)
+        assert all(
+            share * prompted.TESTED == pytest.approx(round(share * prompted.TESTED)) for share in points.values()
+        )
