@@ -1,10 +1,11 @@
-"""Codes that tell positions apart: binary digits, sines and cosines, and learned vectors.
+"""Codes that tell positions apart: binary digits, sines and cosines, and learned vectors, in a row and on a grid.
 
 Legend: B batch, T positions, D size of the model.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 def binary_code(n_positions: int, n_bits: int) -> Tensor:
@@ -65,3 +66,64 @@ def look_up(code: Tensor, at: int | Tensor, length: int) -> Tensor:
 def count_real(mask: Tensor) -> Tensor:
     """Position of each token among the real ones of its row, (B, T); padding on either side does not count."""
     return (mask.long().cumsum(dim=1) - 1).clamp(min=0)
+
+
+RESIZES = {"size": 0.0, "dino": 0.1}  # what is added to the new size of a grid
+
+
+def resize_grid(code: Tensor, grid: tuple[int, int], resize: str = "size") -> Tensor:
+    """Vectors of a grid for the cells of another one, by bicubic interpolation: (n, m, D) -> (rows, columns, D).
+
+    Row i of the new grid lies at ``(i + 1/2) n / (rows + c) - 1/2`` of the old one, a column likewise; beyond its edge
+    the old one goes on with the vectors that stand there.
+
+    Args:
+        code: (n, m, D).
+        grid: rows and columns of the new one.
+        resize: ``"size"``: c = 0, as in Hugging Face's models. ``"dino"``: c = 0.1, as in DINO's program, to keep
+            rounding from losing a row; the new grid ends a little before the old one.
+
+    Source: Dosovitskiy et al. (2021), arXiv 2010.11929, section 3.2 (whose program interpolates linearly).
+    """
+    check_resize(resize)
+    scale = [(new + RESIZES[resize]) / old for new, old in zip(grid, code.shape)]
+    size = {"scale_factor": scale} if RESIZES[resize] else {"size": grid}
+    cells = code.movedim(-1, 0)[None]  # (n, m, D) -> (1, D, n, m)
+    return F.interpolate(cells, **size, mode="bicubic", align_corners=False)[0].movedim(0, -1)
+
+
+def check_resize(resize: str) -> None:
+    if resize not in RESIZES:
+        raise ValueError(f"resize={resize!r}: must be one of {', '.join(map(repr, RESIZES))}")
+
+
+class GridPositions(nn.Module):
+    """Adds a learned vector to each cell of a grid, which is read row by row, and to each token in front of the cells.
+
+    For another grid than the one it was made for, ``resize_grid`` finds the vectors of the cells; tokens in front keep
+    theirs.
+
+    Args:
+        side: rows of the grid, and columns.
+        d_model: D.
+        front: tokens in front of the cells.
+        resize: as in ``resize_grid``.
+    """
+
+    def __init__(self, side: int, d_model: int, front: int = 0, resize: str = "size"):
+        super().__init__()
+        check_resize(resize)
+        self.side, self.front, self.resize = side, front, resize
+        self.code = nn.Parameter(torch.empty(front + side**2, d_model).normal_(std=0.02))
+
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """``x`` (B, front + rows columns, D) with its positions; ``grid``: rows and columns."""
+        return x + self.code_of(grid)
+
+    def code_of(self, grid: tuple[int, int]) -> Tensor:
+        """The vectors for a grid of so many rows and columns, (front + rows columns, D)."""
+        if tuple(grid) == (self.side, self.side):
+            return self.code
+        front, cells = self.code.split([self.front, self.side**2])
+        cells = resize_grid(cells.unflatten(0, (self.side, self.side)), grid, self.resize)
+        return torch.cat([front, cells.flatten(0, 1)])  # (rows, columns, D) -> (rows columns, D)

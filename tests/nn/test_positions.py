@@ -2,13 +2,17 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coursekit.nn.positions import (
+    GridPositions,
     LearnedPositions,
     SinusoidalPositions,
     binary_code,
     count_real,
     frequencies,
+    resize_grid,
     sinusoidal,
 )
 
@@ -70,3 +74,70 @@ def test_positions_count_the_real_tokens():
     mask = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
     assert count_real(mask)[mask].tolist() == [0, 1, 0, 1, 0]
     assert count_real(mask).min() == 0  # padding in front has a position that exists
+
+
+# --- on a grid ------------------------------------------------------------------------------------------------
+
+
+def cubic(x: float) -> float:
+    """The weight of a neighbour at distance x in bicubic interpolation, with a = -3/4 as in PyTorch."""
+    x, a = abs(x), -0.75
+    if x <= 1:
+        return (a + 2) * x**3 - (a + 3) * x**2 + 1
+    return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a if x < 2 else 0.0
+
+
+def resized(line: list[torch.Tensor], new: int, added: float) -> list[torch.Tensor]:
+    """A line of vectors at ``new`` places, each a sum of four neighbours; beyond the ends stands the last one."""
+    n, found = len(line), []
+    for i in range(new):
+        at = (i + 0.5) * n / (new + added) - 0.5
+        near = range(math.floor(at) - 1, math.floor(at) + 3)
+        found.append(sum(cubic(at - j) * line[min(max(j, 0), n - 1)] for j in near))
+    return found
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 9), st.sampled_from(["size", "dino"]), st.integers(0, 99))
+def test_a_grid_is_resized_by_the_formula(side, rows, columns, resize, seed):
+    """Row by row, then column by column; DINO's program adds 0.1 to the new size."""
+    code = torch.randn(side, side, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    added = {"size": 0.0, "dino": 0.1}[resize]
+    wide = [torch.stack(resized(list(row), columns, added)) for row in code]
+    expected = torch.stack(resized(wide, rows, added))
+    found = resize_grid(code, (rows, columns), resize)
+    assert found.shape == (rows, columns, 3)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+
+
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 60))
+def test_no_row_is_lost_to_rounding(side, rows, columns):
+    for resize in ("size", "dino"):
+        assert resize_grid(torch.zeros(side, side, 1), (rows, columns), resize).shape == (rows, columns, 1)
+
+
+@pytest.mark.parametrize("resize", ["size", "dino"])
+@pytest.mark.parametrize("front", [0, 1, 2])
+def test_a_grid_is_read_row_by_row_behind_what_stands_in_front(front, resize):
+    positions = GridPositions(4, 6, front, resize)
+    assert positions.code.shape == (front + 16, 6)
+    assert positions.code_of((4, 4)) is positions.code
+    cells = positions.code[front:].view(4, 4, 6)
+    for rows, columns in ((2, 8), (8, 2), (5, 5), (1, 3)):  # the first two have as many cells
+        x = torch.randn(3, front + rows * columns, 6)
+        added = positions(x, (rows, columns)) - x
+        expected = resize_grid(cells, (rows, columns), resize).flatten(0, 1)
+        torch.testing.assert_close(added[:, :front], positions.code[:front].expand(3, -1, -1))
+        torch.testing.assert_close(added[:, front:], expected.expand(3, -1, -1))
+
+
+def test_gradients_reach_the_learned_grid_from_another():
+    positions = GridPositions(3, 2, front=1)
+    positions(torch.zeros(1, 1 + 2 * 5, 2), (2, 5)).sum().backward()
+    assert positions.code.grad[0].tolist() == [1, 1]
+    assert positions.code.grad[1:].sum(dim=0).tolist() == pytest.approx([10, 10], rel=1e-5)
+
+
+def test_an_unknown_way_to_resize_is_refused():
+    for make in (lambda: GridPositions(3, 2, resize="linear"), lambda: resize_grid(torch.zeros(2, 2, 1), (3, 3), "")):
+        with pytest.raises(ValueError, match=r"resize='(linear)?': must be one of 'size', 'dino'"):
+            make()
