@@ -1,0 +1,186 @@
+"""A small Vision Transformer for images of objects, beside a convolutional network with as many parameters.
+
+``python -m coursekit.recipes.vit vit`` trains the one that is shipped and writes it to ``checkpoints/vit`` beside this
+file: float16 weights in Hugging Face's layout, and ``metrics.json``. ``… curves`` trains both kinds on fewer and fewer
+images, and ``… shuffled`` the first on images whose patches have changed places; of these only ``metrics.json`` is
+kept, in ``checkpoints/vit-curves`` and ``checkpoints/vit-shuffled``. All can be stopped and started again at will.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coursekit.convert.hub import write_model
+from coursekit.convert.vit import from_hugging_face, to_hugging_face
+from coursekit.data.augment import draw_boxes, draw_chosen, flip, resized_crop
+from coursekit.data.batches import Batch, Fresh
+from coursekit.data.shapes import CLASSES, Shapes, shapes
+from coursekit.models.cnn import CNN, CNNConfig
+from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
+from coursekit.recipes.runs import Clock
+from coursekit.train import Training, adamw, device, seed, warmup_cosine
+from coursekit.train.checkpoint import save_json
+
+CHECKPOINTS = Path(__file__).with_name("checkpoints")
+CONFIG = ViTConfig(32, 4, d_model=96, n_heads=3, d_ff=384, n_layers=6, classes=len(CLASSES), drop_path=0.1)
+WIDTH = 50  # of the convolutional network: 2 % more parameters than the ViT's
+IMAGES, TESTED = 30_000, 2400
+BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 64, 1e-3, 200, 250, 500
+STEPS = {"vit": 8000, "curves": 1500, "shuffled": 1500}
+SIZES = (480, 1920, 7680, 30_000)
+KINDS = {"ViT": lambda: ViT(CONFIG, CLASSES), "CNN": lambda: CNN(CNNConfig(3, WIDTH, 3, len(CLASSES)))}
+SHUFFLES = ("none", "fixed", "each image")
+
+
+@cache
+def images_of(split: str, n: int) -> Shapes:
+    return shapes(n, split)
+
+
+def as_numbers(images: Tensor) -> Tensor:
+    """uint8 to numbers of about -1 to 1."""
+    return (images.float() / 255 - 0.5) / 0.25
+
+
+def views(images: Tensor, generator: torch.Generator) -> Tensor:
+    """What is trained on: half of the images mirrored, and at least 70 % of the area of each, at its old size."""
+    n, _, height, width = images.shape
+    images = flip(images.float() / 255, draw_chosen(n, 0.5, generator))
+    return resized_crop(images, draw_boxes(n, height, width, generator, scale=(0.7, 1.0), ratio=(0.8, 1.25)), height)
+
+
+def in_batches(found: Shapes, change: Callable[[Tensor, torch.Generator], Tensor], start: int = 0) -> Fresh:
+    """Endless batches of images drawn at random, each seen a little differently."""
+
+    def make(generator: torch.Generator) -> Batch:
+        rows = torch.randint(len(found), (BATCH,), generator=generator)
+        images = (views(found.images[rows], generator) - 0.5) / 0.25
+        return {"images": change(images, generator), "labels": found.labels[rows]}
+
+    return Fresh(make, start)
+
+
+def shuffled(images: Tensor, generator: torch.Generator, how: str) -> Tensor:
+    """The patches of images in another order: in ``SHUFFLES``, the same for all (``"fixed"``) or for each another."""
+    if how == "none":
+        return images
+    patches = patchify(images, CONFIG.patch_size)  # (B, N, C P^2)
+    B, N = patches.shape[:2]
+    if how == "fixed":
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(0)).expand(B, -1)
+    else:
+        order = torch.rand(B, N, generator=generator).argsort(dim=1)
+    return unpatchify(patches.gather(1, order[..., None].expand_as(patches)), CONFIG.patch_size)
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 200) -> float:
+    """The share of images (N, 3, height, width), as of ``as_numbers``, whose class is found."""
+    where, training = next(model.parameters()).device, model.training
+    model.eval()
+    found = torch.cat([model(part.to(where)).argmax(dim=-1).cpu() for part in images.split(batch_size)])
+    model.train(training)
+    return (found == labels).float().mean().item()
+
+
+def run(
+    kind: str, folder: Path, steps: int, n: int = IMAGES, how: str = "none", **options: Any
+) -> tuple[nn.Module, Training]:
+    """Train one model on ``n`` images, or go on where ``folder`` says."""
+    seed(0)
+    model = KINDS[kind]().to(device())
+    data = in_batches(images_of("train", n), partial(shuffled, how=how))
+    optimizer = adamw(model, RATE, weight_decay=0.05)
+    settings = {"schedule": warmup_cosine(min(WARMUP, steps // 4)), "folder": folder, "save_every": SAVE_EVERY}
+    training = Training(model, vit_loss, data, optimizer, steps, **settings | options)
+    for record in training:
+        if record["step"] % 100 == 0:
+            print(f"{kind}, {n} images: {json.dumps({k: float(f'{v:.4g}') for k, v in record.items()})}", flush=True)
+    return model.eval(), training
+
+
+def accuracy_on_test(model: nn.Module, how: str = "none") -> float:
+    found = images_of("test", TESTED)
+    generator = torch.Generator().manual_seed(1)
+    return accuracy(model, shuffled(as_numbers(found.images), generator, how), found.labels)
+
+
+def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """Train the ViT that is shipped, round it to float16, measure it, and write it with its metrics."""
+    clock, known = Clock(folder / "seconds.json"), images_of("validation", 1200)
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        clock.save()
+        return {"accuracy": accuracy(model, as_numbers(known.images), known.labels)}
+
+    options = {"evaluate": evaluate, "evaluate_every": EVALUATE_EVERY, "monitor": "accuracy", "higher_is_better": True}
+    model, training = run("ViT", folder, STEPS["vit"], log_every=100, **options)
+    config, weights = to_hugging_face(model.cpu())
+    weights = {name: tensor.half() for name, tensor in weights.items()}
+    rounded = from_hugging_face(ViT, config, weights).eval()
+    metrics = {
+        "command": "python -m coursekit.recipes.vit vit",
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "steps": training.step,
+        "images": IMAGES,
+        "seconds": round(clock.seconds()),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "test": {"accuracy": accuracy_on_test(rounded)},
+        "curve": [record for record in training.history if "accuracy" in record],
+    }
+    write_model(checkpoints / "vit", config, weights)
+    save_json(checkpoints / "vit" / "metrics.json", metrics)
+    return metrics
+
+
+def measure_all(what: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """The accuracies of all runs of ``"curves"`` or ``"shuffled"``, by their names; those that are done are kept."""
+    if what == "curves":
+        runs = {f"{kind}, {n}": {"kind": kind, "n": n} for n in SIZES for kind in KINDS}
+    else:
+        runs = {how: {"kind": "ViT", "how": how} for how in SHUFFLES}
+    kept = folder / "metrics.json"
+    found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for name, settings in runs.items():
+        if name not in found:
+            model, _ = run(folder=folder / name.replace(", ", "-"), steps=STEPS[what], log_every=100, **settings)
+            found[name] = accuracy_on_test(model, settings.get("how", "none"))
+            print(name, found[name], flush=True)
+            save_json(kept, found)
+    metrics = {"command": f"python -m coursekit.recipes.vit {what}", "steps": STEPS[what], "accuracy": found}
+    if what == "curves":
+        metrics["parameters"] = {kind: sum(p.numel() for p in new().parameters()) for kind, new in KINDS.items()}
+    (checkpoints / f"vit-{what}").mkdir(parents=True, exist_ok=True)
+    save_json(checkpoints / f"vit-{what}" / "metrics.json", metrics)
+    return metrics
+
+
+def load() -> ViT:
+    """The shipped model, in float32 and in eval mode."""
+    return ViT.from_pretrained(CHECKPOINTS / "vit")
+
+
+def load_metrics(variant: str = "vit") -> dict[str, Any]:
+    """What was measured: of ``"vit"``, ``"vit-curves"`` or ``"vit-shuffled"``."""
+    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.vit", description=__doc__)
+    parser.add_argument("what", choices=STEPS)
+    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
+    chosen = parser.parse_args(arguments)
+    folder = chosen.state / ("vit" if chosen.what == "vit" else f"vit-{chosen.what}")
+    metrics = train(folder) if chosen.what == "vit" else measure_all(chosen.what, folder)
+    print(json.dumps({name: value for name, value in metrics.items() if name != "curve"}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
