@@ -11,7 +11,9 @@ from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
 from coursekit.viz.masks import Masks
 from coursekit.viz.next_token import NextToken
+from coursekit.viz.patches import Patches
 from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
+from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
 from coursekit.viz.show import show
@@ -32,6 +34,8 @@ __all__ = [
     "LivePlot",
     "Masks",
     "NextToken",
+    "Patches",
+    "PositionMap",
     "Positions",
     "Tokens",
     "Write",

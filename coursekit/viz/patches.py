@@ -1,0 +1,262 @@
+"""Where the patches of an image look: every layer, every head, and the rollout through all layers."""
+
+import base64
+import io
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from coursekit.viz.pictures import image_html, table_html
+from coursekit.viz.widget import ROOM, Widget, pack_bytes, read_text, to_numpy
+
+LARGEST_PNG = 40_000  # bytes; an image that takes more is held as JPEG
+SCALES_PER_OCTAVE = 16  # the largest weight of a query is held as 2^(-k / 16), rounded up
+LEVELS = (255, 127, 63, 31, 15, 7, 3)
+
+
+class Patches(Widget):
+    """Point at a patch of an image, or at the class token, and see where it looks in each layer and head.
+
+    The mean of the heads of each layer and the rollout through all layers given (``rollout``) stand beside the heads.
+    With a mask of an object, the share of the weight that lies on it stands below: of the weight on patches, each
+    patch counted for the part of it that the mask covers.
+
+    The page holds the weights of each query as multiples of 1/255 of the largest of them. What would not fit into 1 MB
+    that way is held as multiples of 1/127, 1/63, 1/31, 1/15, 1/7 or 1/3. ``error`` holds the bound that all weights
+    meet; the page says it for the query that is shown. Shares of weight are held to 1/510.
+
+    Args:
+        image: (3, height, width) or (1, height, width), array or tensor, of floats in 0..1 or of uint8. It is shown in
+            up to 40,000 bytes as it is, otherwise as JPEG.
+        attention: (L, H, T, T), array or tensor: weights of the layers from the first on, each row summing to 1. T = N
+            tokens for N square patches, which fill the image row by row, or N + 1 with the class token in front.
+        mask: (height, width), boolean, True where the object is; by default none.
+        layer: which layer is shown at first, counted from 0; by default the rollout through all of them.
+        head: which of its heads; by default their mean.
+        query: the token that looks at first, counted from 0.
+        title: what stands above.
+
+    Source of the rollout: Abnar and Zuidema (2020), arXiv 2005.00928, section 3.
+    """
+
+    module = "patches"
+
+    def __init__(
+        self,
+        image: Any,
+        attention: Any,
+        mask: Any = None,
+        layer: int | None = None,
+        head: int | None = None,
+        query: int = 0,
+        title: str = "Where each patch looks",
+    ):
+        self.image = checked_image(image)
+        height, width = self.image.shape[:2]
+        attention = checked_attention(attention)
+        n_layers, n_heads, T, _ = attention.shape
+        self.grid, self.front = grid_and_front(T, height, width)
+        if layer is None and head is not None:
+            raise ValueError(f"head={head}: give layer= too, as a head is one of a layer")
+        for name, chosen, n in (("layer", layer, n_layers), ("head", head, n_heads), ("query", query, T)):
+            if chosen is not None and not 0 <= chosen < n:
+                raise ValueError(f"{name}={chosen}: must lie in 0..{n - 1}")
+        self.maps = with_means(attention)  # (M, T, T): all heads of a layer and their mean, layer by layer; the rollout
+        M, columns = len(self.maps), (len(self.maps) - 1) // n_layers
+        self.query = int(query)
+        self.data = {
+            "title": title,
+            "image": image_url(self.image),
+            "size": [height, width],
+            "grid": list(self.grid),
+            "front": self.front,
+            "layers": n_layers,
+            "heads": n_heads,
+            "map": M - 1 if layer is None else layer * columns + (columns - 1 if head is None else int(head)),
+            "query": self.query,
+        }
+        self.on_object = None
+        if mask is not None:
+            mask = checked_mask(mask, height, width)
+            self.on_object = share_on(self.maps[:, :, self.front :], mask, self.grid)  # (M, T)
+            self.data |= {"outline": outline(mask), "covered": float(mask.mean())}
+            self.data["shares"] = pack_bytes(np.rint(self.on_object * 255))
+        largest = np.minimum(self.maps.max(axis=-1), 1)
+        steps = np.floor(-SCALES_PER_OCTAVE * np.log2(largest) + 1e-9)  # (M, T)
+        scale = 2 ** (-steps / SCALES_PER_OCTAVE)
+        self.data["scales"] = pack_bytes(steps)
+        room = ROOM - self.size()
+        for levels in LEVELS:
+            held = np.rint((self.maps / scale[..., None]).clip(0, 1) * levels).astype(np.uint8)
+            some = held[:: max(1, M // 8)]  # packing all maps at every number of levels would take a minute
+            size = len(pack_bytes(some)["deflated"]) * M // len(some)
+            if size > 1.2 * room and levels != LEVELS[-1]:
+                continue
+            packed = pack_bytes(held)
+            size = len(packed["deflated"])
+            if size <= room:
+                break
+        else:
+            raise ValueError(
+                f"{n_layers} layers of {n_heads} heads on {T} tokens take {size:,} bytes, more than "
+                f"{max(0, room):,}: show fewer layers (attention[-{max(1, n_layers // 2)}:]) or larger patches"
+            )
+        self.error = float(scale.max()) / 2 / levels
+        self.data |= {"levels": levels, "weights": packed}
+
+    def static_html(self) -> str:
+        title, (rows, columns) = self.data["title"], self.grid
+        shown = self.maps[-1, self.query, self.front :].reshape(rows, columns)
+        name = self.name(self.query)
+        url = self.data["image"]
+        alt = f"{title}: rollout of {name}, dark 0 to light {shown.max():.3f}"
+        # the width alone gives the height: both pictures stand in the image's proportions
+        picture = f'<img alt="The image" style="width:260px;max-width:100%;image-rendering:pixelated" src="{url}">'
+        heat = image_html(np.sqrt(shown / (shown.max() or 1)), alt, width=260)
+        n_layers, per_layer = self.data["layers"], (len(self.maps) - 1) // self.data["layers"]
+        means = [(f"layer {i}, mean of heads", (i + 1) * per_layer - 1) for i in range(n_layers)]
+        table = []
+        for where, m in [*means, ("rollout", -1)]:
+            row = self.maps[m, self.query]
+            peak = int(row.argmax())
+            table.append([where, self.name(peak), f"{row[peak]:.3f}"])
+            if self.on_object is not None:
+                table[-1].append(f"{100 * self.on_object[m, self.query]:.0f} %")
+        head = ["", "looks most at", "weight"]
+        caption = f"{title}: where {name} looks. Rows and columns of patches are counted from 0"
+        if self.on_object is not None:
+            head.append("on the object")
+            caption += f"; the object covers {100 * self.data['covered']:.0f} % of the image"
+        return f"<div>{picture} {heat}</div>{table_html(caption, head, table)}"
+
+    def name(self, token: int) -> str:
+        """A token in words, as the page has it."""
+        if token < self.front:
+            return "the class token"
+        row, column = divmod(token - self.front, self.grid[1])
+        return f"the patch in row {row}, column {column}"
+
+    def live(self, read: Callable[[str], "Patches"]):
+        """With a field for typing, as a rule an image's number: each text goes through ``read``.
+
+        Args:
+            read: what was typed -> the Patches to show. A ``ValueError`` is shown with its message.
+        """
+        return super().live(read_text(self.data, read))
+
+
+def checked_image(image: Any) -> np.ndarray:
+    """(C, height, width), of floats in 0..1 or of uint8 -> (height, width, 3), uint8."""
+    if hasattr(image, "detach"):
+        image = image.detach().cpu()
+        image = (image.float() if image.is_floating_point() else image).numpy()
+    pixels = np.asarray(image)
+    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or pixels.size == 0:
+        raise ValueError(f"the image has shape {pixels.shape}: must be (3, height, width) or (1, height, width)")
+    if pixels.dtype != np.uint8:
+        if not np.issubdtype(pixels.dtype, np.floating):
+            raise ValueError(f"the image is of {pixels.dtype}: must be floats in 0..1, or uint8")
+        if not (pixels.min() >= 0 and pixels.max() <= 1):
+            raise ValueError(
+                f"the image goes from {pixels.min():.3g} to {pixels.max():.3g}: floats must lie in 0..1; "
+                "undo the model's scaling first"
+            )
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    return np.repeat(pixels, 3 // len(pixels), axis=0).transpose(1, 2, 0)
+
+
+def checked_attention(attention: Any) -> np.ndarray:
+    attention = to_numpy(attention)
+    if attention.ndim != 4 or attention.shape[2] != attention.shape[3] or attention.size == 0:
+        raise ValueError(
+            f"attention has shape {attention.shape}: must be (layers, heads, T, T), of one image; "
+            "torch.stack joins the layers"
+        )
+    if not ((attention >= 0).all() and np.isclose(attention.sum(axis=-1), 1, atol=1e-2).all()):
+        raise ValueError("each row of attention must be a distribution: nothing negative, summing to 1")
+    return attention
+
+
+def checked_mask(mask: Any, height: int, width: int) -> np.ndarray:
+    mask = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    if mask.shape != (height, width):
+        raise ValueError(f"the mask has shape {mask.shape}: must be {(height, width)}, as the image")
+    if mask.dtype != bool:
+        raise ValueError(f"the mask is of {mask.dtype}: must be boolean, True where the object is")
+    return mask
+
+
+def grid_and_front(T: int, height: int, width: int) -> tuple[tuple[int, int], int]:
+    """Rows and columns of the square patches that T tokens stand for, and whether a class token is in front (1 or 0).
+
+    At most one of the two can be: T and T - 1 patches of whole sides would both have to be squares.
+    """
+    for front in (0, 1):
+        N = T - front
+        side = isqrt(height * width // N) if N else 0
+        if side and side**2 * N == height * width and height % side == 0 and width % side == 0:
+            return (height // side, width // side), front
+    raise ValueError(
+        f"{T} tokens: {height} x {width} pixels are not cut into {T} square patches, nor into {T - 1} "
+        "(and a class token)"
+    )
+
+
+def rollout(attention: np.ndarray) -> np.ndarray:
+    """Rollout through all layers, (L, H, T, T) -> (T, T): ``coursekit.evaluate.attention_rollout`` without torch.
+
+    ``A_L ··· A_2 A_1`` with ``A_l = rows of (mean over heads of W_l) + I, divided by their sums``.
+    """
+    through = np.eye(attention.shape[-1])
+    for weights in attention.mean(axis=1):
+        step = weights + np.eye(len(weights))
+        through = step / step.sum(axis=-1, keepdims=True) @ through
+    return through
+
+
+def with_means(attention: np.ndarray) -> np.ndarray:
+    """(L, H, T, T) -> (M, T, T): of each layer the heads and, of several, their mean; at the end the rollout."""
+    T = attention.shape[-1]
+    layers = attention
+    if attention.shape[1] > 1:
+        layers = np.concatenate([attention, attention.mean(axis=1, keepdims=True)], axis=1)
+    return np.concatenate([layers.reshape(-1, T, T), rollout(attention)[None]])
+
+
+def share_on(weights: np.ndarray, mask: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+    """Share of the weights on N patches (..., N) that lies on an object (height, width): ``sum w_n m_n / sum w_n``.
+
+    ``m_n`` is the part of patch n that the object covers. Where no weight is on patches the share is 0.
+    """
+    rows, columns = grid
+    height, width = mask.shape
+    parts = mask.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3)).ravel()  # (N,)
+    total = weights.sum(axis=-1)
+    return np.divide(weights @ parts, total, out=np.zeros_like(total), where=total > 0)
+
+
+def outline(mask: np.ndarray) -> str:
+    """The border of a mask as an SVG path in pixels: straight lines wherever True and False lie side by side."""
+    parts = []
+    for lying, command in ((mask, "{start} {at}h{length}"), (mask.T, "{at} {start}v{length}")):
+        framed = np.pad(lying, ((1, 1), (0, 0)))
+        border = framed[1:] != framed[:-1]  # between row i - 1 and row i
+        ends = np.diff(np.pad(border, ((0, 0), (1, 1))).astype(int), axis=1)
+        for at, (starts, stops) in enumerate(zip(ends == 1, ends == -1)):
+            for start, stop in zip(np.flatnonzero(starts), np.flatnonzero(stops)):
+                parts.append("M" + command.format(start=start, at=at, length=stop - start))
+    return "".join(parts)
+
+
+def image_url(pixels: np.ndarray) -> str:
+    """(height, width, 3) as a ``data:`` address: PNG, or JPEG where that takes too much."""
+    picture = Image.fromarray(np.ascontiguousarray(pixels))
+    for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 90})):
+        buffer = io.BytesIO()
+        picture.save(buffer, format=kind, **options)
+        if buffer.tell() <= LARGEST_PNG:
+            break
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
