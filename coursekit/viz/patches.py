@@ -20,7 +20,7 @@ LEVELS = (255, 127, 63, 31, 15, 7, 3)
 class Patches(Widget):
     """Point at a patch of an image, or at the class token, and see where it looks in each layer and head.
 
-    The mean of the heads of each layer and the rollout through all layers given (``rollout``) stand beside the heads.
+    The mean of the heads of each layer and the rollout through all layers stand beside the heads.
     With a mask of an object, the share of the weight that lies on it stands below: of the weight on patches, each
     patch counted for the part of it that the mask covers.
 
@@ -33,13 +33,12 @@ class Patches(Widget):
             up to 40,000 bytes as it is, otherwise as JPEG.
         attention: (L, H, T, T), array or tensor: weights of the layers from the first on, each row summing to 1. T = N
             tokens for N square patches, which fill the image row by row, or N + 1 with the class token in front.
+        rollout: (T, T), through all layers, as ``coursekit.evaluate.attention_rollout`` computes it.
         mask: (height, width), boolean, True where the object is; by default none.
         layer: which layer is shown at first, counted from 0; by default the rollout through all of them.
         head: which of its heads; by default their mean.
         query: the token that looks at first, counted from 0.
         title: what stands above.
-
-    Source of the rollout: Abnar and Zuidema (2020), arXiv 2005.00928, section 3.
     """
 
     module = "patches"
@@ -48,6 +47,7 @@ class Patches(Widget):
         self,
         image: Any,
         attention: Any,
+        rollout: Any,
         mask: Any = None,
         layer: int | None = None,
         head: int | None = None,
@@ -64,7 +64,10 @@ class Patches(Widget):
         for name, chosen, n in (("layer", layer, n_layers), ("head", head, n_heads), ("query", query, T)):
             if chosen is not None and not 0 <= chosen < n:
                 raise ValueError(f"{name}={chosen}: must lie in 0..{n - 1}")
-        self.maps = with_means(attention)  # (M, T, T): all heads of a layer and their mean, layer by layer; the rollout
+        rollout = checked_rollout(rollout, T)
+        self.maps = with_means(
+            attention, rollout
+        )  # (M, T, T): all heads of a layer and their mean, layer by layer; the rollout
         M, columns = len(self.maps), (len(self.maps) - 1) // n_layers
         self.query = int(query)
         self.data = {
@@ -180,6 +183,15 @@ def checked_attention(attention: Any) -> np.ndarray:
     return attention
 
 
+def checked_rollout(rollout: Any, T: int) -> np.ndarray:
+    rollout = to_numpy(rollout)
+    if rollout.shape != (T, T):
+        raise ValueError(f"the rollout has shape {rollout.shape}: must be {(T, T)}, of this image alone")
+    if not ((rollout >= 0).all() and np.isclose(rollout.sum(axis=-1), 1, atol=1e-2).all()):
+        raise ValueError("each row of the rollout must be a distribution: nothing negative, summing to 1")
+    return rollout
+
+
 def checked_mask(mask: Any, height: int, width: int) -> np.ndarray:
     mask = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
     if mask.shape != (height, width):
@@ -205,25 +217,13 @@ def grid_and_front(T: int, height: int, width: int) -> tuple[tuple[int, int], in
     )
 
 
-def rollout(attention: np.ndarray) -> np.ndarray:
-    """Rollout through all layers, (L, H, T, T) -> (T, T): ``coursekit.evaluate.attention_rollout`` without torch.
-
-    ``A_L ··· A_2 A_1`` with ``A_l = rows of (mean over heads of W_l) + I, divided by their sums``.
-    """
-    through = np.eye(attention.shape[-1])
-    for weights in attention.mean(axis=1):
-        step = weights + np.eye(len(weights))
-        through = step / step.sum(axis=-1, keepdims=True) @ through
-    return through
-
-
-def with_means(attention: np.ndarray) -> np.ndarray:
+def with_means(attention: np.ndarray, rollout: np.ndarray) -> np.ndarray:
     """(L, H, T, T) -> (M, T, T): of each layer the heads and, of several, their mean; at the end the rollout."""
     T = attention.shape[-1]
     layers = attention
     if attention.shape[1] > 1:
         layers = np.concatenate([attention, attention.mean(axis=1, keepdims=True)], axis=1)
-    return np.concatenate([layers.reshape(-1, T, T), rollout(attention)[None]])
+    return np.concatenate([layers.reshape(-1, T, T), rollout[None]])
 
 
 def share_on(weights: np.ndarray, mask: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

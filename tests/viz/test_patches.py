@@ -7,7 +7,7 @@ import torch
 
 from coursekit.evaluate import attention_rollout
 from coursekit.viz import Patches, patches
-from coursekit.viz.patches import checked_image, grid_and_front, outline, rollout, share_on
+from coursekit.viz.patches import checked_image, grid_and_front, outline, share_on
 from tests.viz.page import (
     EVIL,
     accessible,
@@ -39,18 +39,20 @@ def unpacked(packed: dict) -> np.ndarray:
     return values.reshape(packed["shape"])
 
 
-def test_rollout_is_the_course_s():
-    weights = maps(4, 3, 9)
-    wanted = attention_rollout([torch.tensor(layer)[None] for layer in weights])[0]
-    np.testing.assert_allclose(rollout(weights), wanted, atol=1e-12)
+def rollout_of(weights: np.ndarray) -> torch.Tensor:
+    return attention_rollout([torch.tensor(layer)[None] for layer in weights])[0]
+
+
+def patches_with_rollout(image, attention, mask=None, **first) -> Patches:
+    return Patches(image, attention, rollout_of(attention), mask, **first)
 
 
 def test_each_weight_is_held_within_the_bound_with_means_and_rollout():
     weights = maps()
-    widget = Patches(IMAGE, weights, MASK)
+    widget = patches_with_rollout(IMAGE, weights, MASK)
     held = unpacked(widget.data["weights"]) * 2 ** (unpacked(widget.data["scales"])[..., None] / -16)
     held = held / widget.data["levels"]
-    wanted = np.stack([m for layer in weights for m in (*layer, layer.mean(0))] + [rollout(weights)])
+    wanted = np.stack([m for layer in weights for m in (*layer, layer.mean(0))] + [rollout_of(weights).numpy()])
     np.testing.assert_allclose(held, wanted, rtol=0, atol=widget.error + 1e-12)
     assert widget.error <= 1 / 510
 
@@ -90,6 +92,8 @@ def test_floats_tensors_and_grey_images_are_welcome():
         ({"attention": maps()[0]}, r"must be \(layers, heads, T, T\)"),
         ({"attention": maps() * 2}, "must be a distribution"),
         ({"attention": maps(T=9)}, "9 tokens: 8 x 12 pixels are not cut into 9 square patches, nor into 8"),
+        ({"rollout": np.eye(6)}, r"the rollout has shape \(6, 6\): must be \(7, 7\), of this image alone"),
+        ({"rollout": 2 * np.eye(7)}, "each row of the rollout must be a distribution"),
         ({"mask": MASK.T}, r"the mask has shape \(12, 8\): must be \(8, 12\)"),
         ({"mask": MASK.astype(int)}, "must be boolean"),
         ({"layer": 2}, r"layer=2: must lie in 0\.\.1"),
@@ -100,13 +104,13 @@ def test_floats_tensors_and_grey_images_are_welcome():
 )
 def test_bad_input(change, says):
     with pytest.raises(ValueError, match=says):
-        Patches(**{"image": IMAGE, "attention": maps()} | change)
+        Patches(**{"image": IMAGE, "attention": maps(), "rollout": np.eye(7)} | change)
 
 
 def test_what_does_not_fit_is_refused_with_what_would_do(monkeypatch):
     monkeypatch.setattr(patches, "ROOM", 9_000)
     with pytest.raises(ValueError, match=r"4 layers of 3 heads on 65 tokens take .* fewer layers \(attention\[-2:\]\)"):
-        Patches(np.zeros((1, 8, 8)), maps(4, 3, 65))
+        patches_with_rollout(np.zeros((1, 8, 8)), maps(4, 3, 65))
 
 
 def open_page(browser, widget, **kwargs):
@@ -123,7 +127,7 @@ def over(page, row: int, column: int) -> dict[str, float]:
 @pytest.mark.browser
 def test_numbers_are_the_tensors(browser):
     weights = maps()
-    widget = Patches(IMAGE, weights, MASK, layer=1, head=2)
+    widget = patches_with_rollout(IMAGE, weights, MASK, layer=1, head=2)
     page = open_page(browser, widget)
     picture = page.locator(".picture")
     picture.hover(position=over(page, 1, 0))
@@ -145,7 +149,7 @@ def test_numbers_are_the_tensors(browser):
 
 @pytest.mark.browser
 def test_keyboard_alone_is_enough(browser):
-    page = open_page(browser, Patches(IMAGE, maps()))
+    page = open_page(browser, patches_with_rollout(IMAGE, maps()))
     assert status(page).startswith("Rollout: the class token takes most from")
     page.get_by_role("button", name="Rollout").focus()
     page.keyboard.press("ArrowUp")
@@ -164,12 +168,12 @@ def test_keyboard_alone_is_enough(browser):
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):
-    accessible(browser, Patches(IMAGE, maps(), MASK, layer=0), scheme)
+    accessible(browser, patches_with_rollout(IMAGE, maps(), MASK, layer=0), scheme)
 
 
 @pytest.mark.browser
 def test_titles_are_text_and_the_static_picture_stays(browser):
-    widget = Patches(IMAGE, maps(), MASK, title=EVIL)
+    widget = patches_with_rollout(IMAGE, maps(), MASK, title=EVIL)
     page = open_page(browser, widget)
     harmless(page, ".ck img[src=x], .ck strong *")
     assert page.locator(".ck strong").inner_text() == EVIL
@@ -180,17 +184,19 @@ def test_titles_are_text_and_the_static_picture_stays(browser):
 
 @pytest.mark.browser
 def test_a_phone_is_wide_enough(browser):
-    fits(open_page(browser, Patches(IMAGE, maps(12, 12), MASK), width=390), 390)
+    fits(open_page(browser, patches_with_rollout(IMAGE, maps(12, 12), MASK), width=390), 390)
 
 
 @pytest.mark.browser
 def test_live_a_typed_number_is_sent_and_its_answer_shown(browser):
-    page = live_page(browser, "patches", Patches(IMAGE, maps()).data)
+    page = live_page(browser, "patches", patches_with_rollout(IMAGE, maps()).data)
     field = page.get_by_role("textbox", name="Image")
     field.fill("3")
     field.press("Enter")
     assert page.evaluate("window.sent") == [{"source": "3"}]
-    view = Patches(IMAGE, maps()).live(refusing(lambda text: Patches(IMAGE, maps(), layer=1, query=2)))
+    view = patches_with_rollout(IMAGE, maps()).live(
+        refusing(lambda text: patches_with_rollout(IMAGE, maps(), layer=1, query=2))
+    )
     told(page, view)
     page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('Layer 1, mean of heads')")
     tell(page, asked_of(view, {"source": "bad"}))
