@@ -2,19 +2,16 @@
 
 import json
 import sys
-from collections import Counter
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from coursekit.convert.hub import read_model
-from coursekit.data.prompts import PROMPTS, Prompted
+from coursekit.data.prompts import PROMPTS
 from coursekit.data.world import as_text, sentences, stories
-from coursekit.models.gpt import GPT, GPTConfig
 from coursekit.recipes import gpt as recipe
-from coursekit.recipes import prompted
-from coursekit.text.bpe import BPE, END
+from coursekit.text.bpe import END
 from coursekit.train.checkpoint import load_state
 from tests.recipes.stopped import ends_like_one_that_was_not
 
@@ -115,39 +112,6 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
     assert torch.equal(shipped, kept.half())
 
 
-# --- fine-tuning ---------------------------------------------------------------------------------------------
-
-
-def test_batches_hold_pairs_whole_and_lose_only_padding():
-    pairs = [Prompted(f"{'ab ' * (i % 5)}x<to-fr>", f"y{'z' * (i % 7)}") for i in range(30)]
-    tokenizer = BPE.train(["ab x y z zz"], 265, [END, *PROMPTS])
-    texts = {END + prompt + target + END: target + END for prompt, target in pairs}
-    data, counts = prompted.in_batches(pairs, tokenizer, 8), Counter()
-    for _ in range(150):
-        batch = next(data)
-        lengths = batch["mask"].sum(dim=1)
-        assert lengths.max() - lengths.min() <= 7  # of 4 to 21
-        counts.update(tokenizer.decode(ids[mask].tolist()) for ids, mask in zip(batch["ids"], batch["mask"]))
-        assert batch["mask"].any(dim=0).all()
-        for ids, mask, learned in zip(batch["ids"], batch["mask"], batch["loss_mask"]):
-            assert tokenizer.decode(ids[learned].tolist()) == texts[tokenizer.decode(ids[mask].tolist())]
-    assert len(counts) == 30
-    assert max(counts.values()) < 2.2 * min(counts.values())  # each as often as any other, 40 times on average
-
-
-def test_what_was_taught_is_written_and_counted(monkeypatch):
-    pairs = [Prompted(f"{a} and {b}<to-fr>", f"{b} et {a}") for a in "abcd" for b in "efgh"]
-    tokenizer = BPE.train(["a and b et e f g h"], 265, [END, *PROMPTS])
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(len(tokenizer), 32, 4, 64, 2, 32, dropout=0.0))
-    assert prompted.share_exact(model.eval(), tokenizer, pairs, 12) == 0
-    monkeypatch.setattr(prompted, "RATE", 5e-3)
-    prompted.prompted_training(model, pairs, tokenizer, 800, precision="float32").fit()
-    assert prompted.share_exact(model.eval(), tokenizer, pairs, 12) == 1
-    wrong = [Prompted(prompt, target.upper()) for prompt, target in pairs[:4]] + pairs[4:]
-    assert prompted.share_exact(model, tokenizer, wrong, 12) == 0.75
-
-
 # --- what it shipped -----------------------------------------------------------------------------------------
 
 
@@ -175,18 +139,3 @@ def test_the_lstm_read_the_same_texts_and_as_many_tokens():
     assert ours["data"] == of_lstm["data"]
     assert ours["tokens"] == of_lstm["tokens"]
     assert ours["test"].keys() == of_lstm["test"].keys() == {"documentation", "code", "stories", "french"}
-
-
-def test_what_was_measured_of_prompts_is_what_the_recipe_does():
-    found = prompted.load_metrics()
-    assert found["pairs"] == {task.__name__: n for task, n in prompted.TASKS.items()}
-    assert [record["step"] for record in found["tasks"]] == [
-        *range(prompted.EVERY, prompted.TASK_STEPS + 1, prompted.EVERY)
-    ]
-    assert found["test"].keys() == found["pairs"].keys()
-    assert (found["steps"], found["tested"]) == (prompted.STEPS, prompted.TESTED)
-    for points in found["translations"].values():
-        assert [int(n) for n in points] == list(prompted.PAIRS)
-        assert all(
-            share * prompted.TESTED == pytest.approx(round(share * prompted.TESTED)) for share in points.values()
-        )
