@@ -40,6 +40,8 @@ def constant(step: int, steps: int) -> float:
 def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
     """Rise linearly to 1 over ``warmup`` steps, then fall along half a cosine to ``floor``.
 
+    With a ``floor`` above 1 it rises to that instead, as a weight decay may.
+
     Source: Loshchilov and Hutter (2017), arXiv 1608.03983, equation 5, without restarts.
     """
 
@@ -105,7 +107,9 @@ class Training:
         optimizer: for example ``adamw(model, lr=1e-3)``.
         steps: number of updates.
         schedule: factor on each group's learning rate.
+        decay_schedule: factor on each group's weight decay, or None to leave it as it is.
         clip: largest gradient norm, or None.
+        clip_each: clip the gradient of each tensor by itself, not that of all together (as DINO's program does).
         accumulate: batches per update.
         precision: see ``coursekit.train.device.autocast``.
         log_every: steps between records.
@@ -115,6 +119,8 @@ class Training:
         higher_is_better: whether a larger ``monitor`` is better.
         patience: stop after this many evaluations in a row without a better one.
         ema: weights averaged after every step.
+        after_update: ``(model) -> None``, called after every update of the weights, such as for a teacher that follows
+            them. What it depends on must be in the model's state, or a resumed run goes another way.
         folder, save_every: see above.
 
     Attributes:
@@ -132,7 +138,9 @@ class Training:
         steps: int,
         *,
         schedule: Schedule = constant,
+        decay_schedule: Schedule | None = None,
         clip: float | None = 1.0,
+        clip_each: bool = False,
         accumulate: int = 1,
         precision: str = "auto",
         log_every: int = 10,
@@ -142,6 +150,7 @@ class Training:
         higher_is_better: bool = False,
         patience: int | None = None,
         ema: EMA | None = None,
+        after_update: Callable[[Any], None] | None = None,
         folder: str | Path | None = None,
         save_every: int = 500,
     ):
@@ -151,8 +160,9 @@ class Training:
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
         self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
-        self.steps, self.schedule, self.clip, self.accumulate = steps, schedule, clip, accumulate
-        self.precision, self.log_every, self.ema = precision, log_every, ema
+        self.steps, self.schedule, self.decay_schedule, self.accumulate = steps, schedule, decay_schedule, accumulate
+        self.clip, self.clip_each = clip, clip_each
+        self.precision, self.log_every, self.ema, self.after_update = precision, log_every, ema, after_update
         self.evaluate, self.evaluate_every = evaluate, evaluate_every or steps
         self.monitor, self.higher_is_better, self.patience = monitor, higher_is_better, patience
         self.folder = None if folder is None else Path(folder)
@@ -161,6 +171,8 @@ class Training:
         self.device = next(model.parameters()).device
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
+            if decay_schedule is not None:
+                group.setdefault("initial_weight_decay", group["weight_decay"])
         self.step = 0
         self.history = History()
         self.best: float | None = None
@@ -209,6 +221,8 @@ class Training:
         factor = self.schedule(self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
+            if self.decay_schedule is not None:
+                group["weight_decay"] = group["initial_weight_decay"] * self.decay_schedule(self.step, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
         count = torch.zeros((), device=self.device)
         for _ in range(self.accumulate):
@@ -220,14 +234,20 @@ class Training:
             self.loss_sum += loss_sum.detach().to(self.loss_sum)
         self.count += count.to(self.count)
         # only now is the number of things in all batches known
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        learned = [p for p in self.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in learned]
         torch._foreach_div_(gradients, count)
         norm = nn.utils.get_total_norm(gradients)
-        if self.clip is not None:
-            nn.utils.clip_grads_with_norm_([p for p in self.model.parameters() if p.grad is not None], self.clip, norm)
+        if self.clip is not None and self.clip_each:
+            for p in learned:
+                nn.utils.clip_grads_with_norm_(p, self.clip, p.grad.norm())
+        elif self.clip is not None:
+            nn.utils.clip_grads_with_norm_(learned, self.clip, norm)
         self.optimizer.step()
         if self.ema is not None:
             self.ema.update(self.model)
+        if self.after_update is not None:
+            self.after_update(self.model)
         return norm
 
     def write_record(self, grad_norm: Tensor, evaluates: bool) -> Record:
@@ -271,18 +291,21 @@ class Training:
 
     def settings(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
+        scheduled = {"lr"} if self.decay_schedule is None else {"lr", "weight_decay"}
+        schedules = [schedule for schedule in (self.schedule, self.decay_schedule) if schedule is not None]
+        some = range(0, self.steps, max(1, self.steps // 20))
         return {
             "model": type(self.model).__name__,
             "parameters": {name: list(p.shape) for name, p in self.model.named_parameters()},
             "optimizer": type(self.optimizer).__name__,
             "optimizer's settings": [
-                {name: value for name, value in group.items() if name not in ("params", "lr")}
+                {name: value for name, value in group.items() if name not in {"params", *scheduled}}
                 for group in self.optimizer.param_groups
             ],
             "steps": self.steps,
-            "schedule": [self.schedule(step, self.steps) for step in range(0, self.steps, max(1, self.steps // 20))],
+            "schedule": [schedule(step, self.steps) for schedule in schedules for step in some],
             "accumulate": self.accumulate,
-            "clip": self.clip,
+            "clip": (self.clip, "each tensor") if self.clip_each else self.clip,
             "precision": self.precision,
             "log_every": self.log_every,
             "evaluate_every": self.evaluate_every,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from coursekit.data.batches import Fresh, Shuffled
-from coursekit.train import EMA, Training, adamw, warmup_cosine, warmup_linear
+from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine, warmup_linear
 from coursekit.train.device import autocast, has_fast_bf16, seed
 
 
@@ -272,3 +272,53 @@ def test_fresh_data_trains():
     data = Fresh(lambda generator: regression(16, int(torch.randint(1000, (), generator=generator))))
     history = Training(model, squared, data, adamw(model, 0.3, weight_decay=0), 200).fit()
     assert history[-1]["loss"] < 0.01 * history[0]["loss"]
+
+
+def test_weight_decay_has_a_schedule_and_what_is_called_after_updates_sees_them():
+    """Beside a loop by hand: biases, which begin without a decay, never get one."""
+    ours, theirs, seen = linear(), linear(), []
+    schedule = warmup_cosine(0, floor=10.0)
+    training = Training(ours, squared, Shuffled(regression(), 8), adamw(ours, 0.1, 0.02), 6, decay_schedule=schedule,
+                        precision="float32", after_update=lambda m: seen.append(m.weight.detach().clone()))  # fmt: skip
+    training.fit()
+    data, optimizer = Shuffled(regression(), 8), adamw(theirs, 0.1, 0.02)
+    for step in range(6):
+        optimizer.param_groups[0]["weight_decay"] = 0.02 + 0.18 * 0.5 * (1 - math.cos(math.pi * step / 6))
+        total, count = squared(theirs, next(data))
+        optimizer.zero_grad()
+        (total / count).backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.step()
+        torch.testing.assert_close(seen[step], theirs.weight, rtol=1e-5, atol=1e-6)
+    assert len(seen) == 6
+    assert training.optimizer.param_groups[1]["weight_decay"] == 0
+
+
+def test_each_tensor_is_clipped_by_itself():
+    """One with a large gradient takes nothing from the others; the norm that is noted is that of all, before."""
+    model = linear()
+    data, optimizer = Shuffled(regression(), 8), torch.optim.SGD(model.parameters(), 1.0)
+    before = [p.detach().clone() for p in model.parameters()]
+    total, count = squared(model, next(Shuffled(regression(), 8)))
+    gradients = torch.autograd.grad(total / count, list(model.parameters()))
+    clip = (gradients[0].norm().item() * gradients[1].norm().item()) ** 0.5
+    history = Training(model, squared, data, optimizer, 1, clip=clip, clip_each=True, precision="float32").fit()
+    for p, old, gradient in zip(model.parameters(), before, gradients):
+        factor = min(1.0, clip / gradient.norm().item())
+        torch.testing.assert_close(old - p, factor * gradient, rtol=1e-4, atol=1e-6)
+    assert history[0]["grad_norm"] == pytest.approx(math.hypot(*(g.norm().item() for g in gradients)), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "other", [{"clip_each": False}, {"decay_schedule": None}, {"decay_schedule": constant}], ids=str
+)
+def test_a_run_with_another_way_of_clipping_or_decaying_is_another_run(tmp_path, other):
+    def run(**changes):
+        model = linear()
+        options = {"clip_each": True, "decay_schedule": warmup_cosine(0, floor=2.0)} | changes
+        return Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 4, folder=tmp_path, **options)
+
+    run().fit()
+    assert run().step == 4
+    with pytest.raises(CheckpointError, match="belongs to a run with"):
+        run(**other)
