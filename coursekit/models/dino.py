@@ -1,0 +1,283 @@
+"""DINO: Caron, Touvron, Misra, Jégou, Mairal, Bojanowski and Joulin (2021), arXiv 2104.14294.
+
+Read it top to bottom: the configuration, the projection head, a network for views of several sizes, the objective as
+two functions of logits, then student and teacher with what happens in each step. The Vision Transformer stands in
+``coursekit/models/vit.py``; the views are drawn in ``coursekit/data/crops.py``. A training as published::
+
+    model = DINO(config)
+    optimizer = adamw(model, lr=5e-4 * batch_size / 256, weight_decay=0.04)
+    options = {"schedule": warmup_cosine(10 * epoch), "decay_schedule": warmup_cosine(0, floor=10)}  # 0.04 -> 0.4
+    options |= {"clip": 3.0, "clip_each": True, "after_update": DINO.follow}
+    Training(model, dino_loss, data, optimizer, config.steps, **options)
+
+Legend: B batch, V views of an image (the G = 2 global ones first), C channels, D = d_model, K outputs.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+
+from coursekit.models.vit import ViT, ViTConfig
+from coursekit.nn.checks import check_sizes
+
+STD = 0.02  # of the head's weights at first; not in the paper, but in its program
+
+
+@dataclass(frozen=True)
+class DINOConfig:
+    """Sizes and choices of a ``DINO``; the defaults are those for ImageNet, 100 epochs of 1,251 batches of 1,024.
+
+    Attributes:
+        vit: of student and teacher alike; ``classes`` must be 0. The teacher drops nothing.
+        d_head: width of the projection head's two hidden layers.
+        bottleneck: size of the vector before its last layer.
+        outputs: K.
+        student_temperature: tau_s.
+        teacher_temperature: tau_t at first, and after ``warmup`` steps, rising linearly between.
+        momentum: how much of the teacher stays at the first update; it rises to 1 along half a cosine.
+        centre_momentum: how much of the centre stays at each update; 1 for no centring.
+        steps: updates of the whole training.
+        warmup: see ``teacher_temperature``; published are 30 epochs.
+        frozen: steps at the beginning during which the head's last layer does not learn; published is 1 epoch.
+    """
+
+    vit: ViTConfig
+    d_head: int = 2048
+    bottleneck: int = 256
+    outputs: int = 65_536
+    student_temperature: float = 0.1
+    teacher_temperature: tuple[float, float] = (0.04, 0.07)
+    momentum: float = 0.996
+    centre_momentum: float = 0.9
+    steps: int = 125_100
+    warmup: int = 37_530
+    frozen: int = 1_251
+
+    def __post_init__(self):
+        check_sizes(self, "d_head", "bottleneck", "outputs", "steps")
+        if self.vit.classes:
+            raise ValueError(f"vit.classes={self.vit.classes}: must be 0, the projection head takes its place")
+        for field in ("warmup", "frozen"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"{field}={getattr(self, field)}: must be at least 0")
+        if not self.student_temperature > 0:
+            raise ValueError(f"student_temperature={self.student_temperature}: must be above 0")
+        if len(self.teacher_temperature) != 2 or not min(self.teacher_temperature) > 0:
+            raise ValueError(f"teacher_temperature={self.teacher_temperature}: must be two numbers above 0")
+        for field in ("momentum", "centre_momentum"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise ValueError(f"{field}={getattr(self, field)}: must lie in 0..1")
+
+    @classmethod
+    def s16(cls, **changes) -> "DINOConfig":
+        """ViT-S/16, with changes: 21,665,664 parameters without the head, for each of student and teacher."""
+        return cls(**{"vit": ViTConfig.s16(classes=0, drop_path=0.1, resize="dino")} | changes)
+
+
+class ProjectionHead(nn.Module):
+    """Three linear layers with GELU between, a vector of length 1, and a last layer whose rows have length 1 too.
+
+    ``z = MLP(x)``, ``logits = V z / |z|`` with each row of V divided by its length: each of the K outputs is a cosine.
+    Of a row only the direction is learned; its length g is a parameter that stays 1.
+
+    Source: section 3.1, "Network architecture", and appendix C; weight normalisation: Salimans and Kingma (2016),
+    arXiv 1602.07868.
+    """
+
+    def __init__(self, d_model: int, d_head: int, bottleneck: int, outputs: int):
+        super().__init__()
+        one, two, three = nn.Linear(d_model, d_head), nn.Linear(d_head, d_head), nn.Linear(d_head, bottleneck)
+        for layer in (one, two, three):
+            nn.init.trunc_normal_(layer.weight, std=STD)
+            nn.init.zeros_(layer.bias)
+        self.mlp = nn.Sequential(one, nn.GELU(), two, nn.GELU(), three)
+        self.last = weight_norm(nn.Linear(bottleneck, outputs, bias=False))
+        length = self.last.parametrizations.weight.original0  # (K, 1)
+        nn.init.ones_(length)
+        length.requires_grad_(False)
+
+    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+        """(..., D) -> (..., K); ``frozen``: nothing is learned by the last layer."""
+        z = F.normalize(self.mlp(x), dim=-1)  # (..., bottleneck)
+        weight = self.last.weight
+        return F.linear(z, weight.detach() if frozen else weight)
+
+
+class Network(nn.Module):
+    """A Vision Transformer, the backbone, and a projection head on its pooled vector: what student and teacher are."""
+
+    def __init__(self, config: DINOConfig):
+        super().__init__()
+        self.backbone = ViT(config.vit)
+        width = config.vit.representation_size or config.vit.d_model
+        self.head = ProjectionHead(width, config.d_head, config.bottleneck, config.outputs)
+
+    def forward(self, views: Sequence[Tensor], frozen: bool = False) -> Tensor:
+        """Logits of all views of each image, with one forward pass of the backbone for each size.
+
+        Args:
+            views: of one size each, (B, its number, C, side, side).
+            frozen: see ``ProjectionHead``.
+
+        Returns:
+            (B, V, K), in the order of ``views``.
+        """
+        vectors = [self.backbone(x.flatten(0, 1)).unflatten(0, x.shape[:2]) for x in views]  # (B, its number, D)
+        x = torch.cat(vectors, dim=1)  # (B, V, D)
+        # never in bfloat16: differences among logits of -1 to 1 are divided by temperatures of a few hundredths
+        with torch.autocast(x.device.type, enabled=False):
+            return self.head(x.to(self.head.mlp[0].weight), frozen)
+
+
+def sharpen(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
+    """What the teacher says, centred and sharpened: ``P_t = softmax((logits - centre) / tau_t)``.
+
+    Centring keeps one output from winning everywhere, and pushes towards all being equal; a low temperature does the
+    opposite. Together they avoid both.
+
+    Args:
+        logits: of the teacher, (..., K).
+        centre: (K,).
+        temperature: tau_t.
+
+    Returns:
+        Probabilities (..., K).
+
+    Source: section 3.1, "Avoiding collapse", and algorithm 1.
+    """
+    return ((logits - centre) / temperature).softmax(dim=-1)
+
+
+def pair_losses(student: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Cross-entropies ``- sum over k of P_t(k) ln P_s(k)``, ``P_s = softmax(student / tau_s)``, of pairs of views.
+
+    Each global view as the teacher sees it is paired with every view that the student sees, except with itself.
+
+    Args:
+        student: logits of all views, the global ones first, (B, V, K).
+        targets: probabilities from the teacher for the global views, (B, G, K).
+        temperature: tau_s.
+
+    Returns:
+        In nats, (B, G (V - 1)).
+
+    Source: section 3.1, equation 3.
+    """
+    G, V = targets.shape[1], student.shape[1]
+    with torch.autocast(student.device.type, enabled=False):  # which would multiply in bfloat16
+        losses = -targets @ (student / temperature).log_softmax(dim=-1).mT  # (B, G, K) @ (B, K, V) -> (B, G, V)
+    other = ~torch.eye(G, V, dtype=torch.bool, device=losses.device)
+    return losses[:, other]
+
+
+class DINO(nn.Module):
+    """A student that learns to say of any view of an image what its teacher says of another; no labels.
+
+    The teacher is a slow average of the student and gets no gradient. ``dino_loss`` is the objective for ``Training``
+    and notes the teacher's logits; ``follow``, its ``after_update``, then moves teacher and centre. Centre, teacher and
+    the number of steps are in ``state_dict()``. What is used after training is ``teacher.backbone``, a ``ViT``.
+
+    A batch holds ``global`` (B, 2, C, side, side) and, where there are any, ``local`` (B, V - 2, C, side, side), as
+    ``coursekit.data.crops.multi_crop`` draws them, scaled as the ViT reads them.
+
+    Attributes:
+        centre: running mean of the teacher's raw logits, (K,).
+        step: updates done.
+    """
+
+    def __init__(self, config: DINOConfig):
+        super().__init__()
+        self.config = config
+        self.student = Network(config)
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.register_buffer("centre", torch.zeros(config.outputs))
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+        self.noted: list[Tensor] = []  # the teacher's logits since the last update, (B, G, K)
+        self.train()
+
+    def train(self, mode: bool = True) -> "DINO":
+        """As of every module, but the teacher stays in eval mode: nothing of it is ever dropped."""
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    @property
+    def temperature(self) -> float:
+        """tau_t at this step: from the first to the second linearly, within ``warmup`` steps."""
+        first, second = self.config.teacher_temperature
+        return first + (second - first) * min(1.0, int(self.step) / max(1, self.config.warmup))
+
+    @property
+    def momentum(self) -> float:
+        """How much of the teacher stays at this step: ``1 - (1 - momentum) (1 + cos(pi step / steps)) / 2``."""
+        done = min(1.0, int(self.step) / self.config.steps)
+        return 1 - (1 - self.config.momentum) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits of a batch: the student's of all views, (B, V, K), and the teacher's of the global ones, (B, G, K)."""
+        views = [batch[name] for name in ("global", "local") if name in batch]
+        with torch.no_grad():
+            teacher = self.teacher(views[:1])
+        return self.student(views, frozen=int(self.step) < self.config.frozen), teacher
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """After an update of the student: teacher and centre take one step, and the step is counted.
+
+        ``teacher <- m teacher + (1 - m) student``, ``centre <- m_c centre + (1 - m_c) mean(logits)``, the mean over the
+        teacher's raw logits of all global views since the last update.
+
+        Raises:
+            RuntimeError: there was no loss in training mode since the last update.
+
+        Source: algorithm 1 and equation 4.
+        """
+        if not self.noted:
+            raise RuntimeError("nothing to follow: call it after dino_loss in training mode and the optimizer's step")
+        torch._foreach_lerp_(list(self.teacher.parameters()), list(self.student.parameters()), 1 - self.momentum)
+        mean = torch.cat(self.noted).flatten(0, 1).mean(dim=0)  # (B, G, K) -> (K,)
+        self.centre.lerp_(mean.to(self.centre), 1 - self.config.centre_momentum)
+        self.noted.clear()
+        self.step += 1
+
+    @torch.no_grad()
+    def diagnose(self, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Whether it collapses, which the loss does not tell; in nats, without dropping anything.
+
+        Returns:
+            ``entropy``: of what the teacher says of one view, on the average: ln K where it says nothing (uniform
+            collapse). ``entropy_of_mean``: of what it says on the average; 0 where one output wins for all images
+            (then ``entropy`` is 0 too). ``kl``: from the student's to the teacher's view, the loss less ``entropy``;
+            0 where there is nothing left to learn, as in either collapse. ``centre``: its length.
+
+        Source: section 5.3, "Avoiding collapse", figure 7 (entropy and KL).
+        """
+        training = self.training
+        self.eval()
+        student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
+        self.train(training)
+        targets = sharpen(teacher, self.centre, self.temperature)
+        entropy = torch.special.entr(targets).sum(dim=-1).mean()
+        of_mean = torch.special.entr(targets.mean(dim=(0, 1))).sum()
+        loss = pair_losses(student, targets, self.config.student_temperature).mean()
+        found = {"entropy": entropy, "entropy_of_mean": of_mean, "kl": loss - entropy, "centre": self.centre.norm()}
+        return {name: number.item() for name, number in found.items()}
+
+
+def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
+
+    In training it notes the teacher's logits for ``DINO.follow``; the centre that it uses is that of before.
+    """
+    student, teacher = model(batch)
+    targets = sharpen(teacher, model.centre, model.temperature)
+    loss = pair_losses(student, targets, model.config.student_temperature).mean(dim=1).sum()
+    if model.training:
+        model.noted.append(teacher)
+    return loss, torch.tensor(len(student), device=loss.device)
