@@ -1,5 +1,6 @@
-"""Measures: of predictions and of attention maps."""
+"""Measures: of predictions, of vectors and of attention maps."""
 
+from coursekit.evaluate.features import extract, jaccard, keep_mass, knn, linear_probe, neighbours, segment
 from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity, repetition_n
 from coursekit.evaluate.sequences import exact_match, peak_accuracy, symbol_accuracy
 from coursekit.evaluate.translation import alignment_error_rate, attention_links, bleu
@@ -14,8 +15,15 @@ __all__ = [
     "bleu",
     "distinct_n",
     "exact_match",
+    "extract",
+    "jaccard",
+    "keep_mass",
+    "knn",
+    "linear_probe",
+    "neighbours",
     "peak_accuracy",
     "perplexity",
     "repetition_n",
+    "segment",
     "symbol_accuracy",
 ]
