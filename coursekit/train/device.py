@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -30,8 +31,8 @@ def has_fast_bf16(where: torch.device) -> bool:
     get = getattr(torch.cpu, "get_capabilities", None) or getattr(torch.cpu, "_is_amx_tile_supported", None)
     if where.type != "cpu" or get is None:
         return False
-    found = get()
-    return bool(found.get("amx_bf16")) if isinstance(found, dict) else bool(found)
+    found = get()  # all that the processor can do, by name, but for old versions of torch
+    return bool(found.get("amx_bf16")) if isinstance(found, Mapping) else bool(found)
 
 
 def autocast(where: torch.device, precision: str = "auto") -> contextlib.AbstractContextManager:

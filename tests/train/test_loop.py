@@ -1,4 +1,5 @@
 import math
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -251,6 +252,14 @@ def test_autocast_computes_in_bfloat16_and_keeps_float32_weights(where):
         autocast(where, "half")
 
 
+@pytest.mark.parametrize("amx", [True, False])
+def test_a_cpu_without_amx_has_no_fast_bfloat16(monkeypatch, amx):
+    """What torch finds is a read-only mapping, which is true whatever stands in it."""
+    found = MappingProxyType({"avx512_f": True, "amx_bf16": amx})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    assert has_fast_bf16(torch.device("cpu")) == amx
+
+
 def test_seed_reaches_all_three_generators():
     import random
 
@@ -310,7 +319,9 @@ def test_each_tensor_is_clipped_by_itself():
 
 
 @pytest.mark.parametrize(
-    "other", [{"clip_each": False}, {"decay_schedule": None}, {"decay_schedule": constant}], ids=str
+    "other",
+    [{"clip_each": False}, {"decay_schedule": None}, {"decay_schedule": constant}],
+    ids=["clips the sum", "decays as before", "another schedule"],
 )
 def test_a_run_with_another_way_of_clipping_or_decaying_is_another_run(tmp_path, other):
     def run(**changes):
