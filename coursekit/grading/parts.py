@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 NOTHING = "it returned None: is there a 'return' at the end?"
 MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
+DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 
 Arrays = dict[str, np.ndarray]  # what an answer returned: "value", "0", "1", ... or names of weights
 
@@ -258,6 +259,36 @@ def as_array(value: Any) -> np.ndarray:
     if isinstance(value, nn.Module):
         raise Unusable(MORE_THAN_A_MODEL)
     raise Unusable(f"it returned a {type(value).__name__} where a tensor is expected")
+
+
+NOT_GIVEN = "this is not the model that train was given: "
+
+
+def put_into(
+    model: nn.Module,
+    weights: Arrays,
+    missing: str = NOT_GIVEN + "it has no weights {name}",
+    sizes: str = NOT_GIVEN + "its sizes differ",
+    unused: tuple[str, ...] = (),
+) -> str | None:
+    """Put the weights of an answer's model into ``model``, one of ours; or say, in words, why they do not fit.
+
+    Args:
+        weights: what ``collect`` made of the answer; what ``model`` has no place for is passed over.
+        missing: the words where one is not there; ``{name}`` is its name.
+        sizes: the words where one has another shape; both shapes are put behind them.
+        unused: beginnings of names; what is called so stays as it is in ``model``.
+    """
+    needed = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(unused)}
+    for name, tensor in needed.items():
+        if name not in weights:
+            return missing.format(name=name)
+        if weights[name].shape != tuple(tensor.shape):
+            return sizes + values(weights[name].shape, tuple(tensor.shape))
+        if not np.isfinite(weights[name]).all():
+            return DIVERGED
+    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in needed}, strict=False)
+    return None
 
 
 def difference(got: Arrays, want: Arrays, only: str = "") -> str | None:

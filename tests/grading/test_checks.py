@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from coursekit.grading.parts import Case, CheckFailed, Part, Seed, Unusable, collect, difference, without_values
+from coursekit.grading.parts import (
+    DIVERGED,
+    NOT_GIVEN,
+    Case,
+    CheckFailed,
+    Part,
+    Seed,
+    Unusable,
+    collect,
+    difference,
+    put_into,
+    without_values,
+)
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
 from coursekit.lectures import home
 
@@ -210,3 +222,28 @@ def test_no_number_of_a_result_leaves_the_marking():
     assert without_values("it has the wrong shape (got (2, 77), expected (3,))") == "it has the wrong shape"
     for forged in ("x (got ) expected, 5)", "a (got 1, expected 2) b (got 3, expected 4)"):
         assert "3" not in without_values(forged)
+
+
+def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
+    theirs, ours = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    weights = collect(theirs.double())
+    assert put_into(ours, weights | {"more": np.ones(1)}) is None
+    assert torch.equal(ours.weight, theirs.weight.float())
+    assert torch.equal(ours.bias, theirs.bias.float())
+    wrong = {
+        NOT_GIVEN + "it has no weights bias": {"weight": weights["weight"]},
+        NOT_GIVEN + "its sizes differ (got (3,), expected (3, 2))": weights | {"weight": weights["bias"]},
+        DIVERGED: weights | {"bias": np.array([1, np.nan, 1])},
+    }
+    before = collect(ours)
+    for words, found in wrong.items():
+        assert put_into(ours, found) == words
+    assert put_into(ours, {}, missing="no {name}") == "no weight"
+    assert (
+        put_into(ours, wrong[DIVERGED] | {"weight": np.ones(2)}, sizes="too few")
+        == "too few (got (2,), expected (3, 2))"
+    )
+    assert difference(collect(ours), before) is None, "what does not fit changes nothing"
+    assert put_into(ours, {"weight": np.zeros((3, 2)), "bias": np.ones(9)}, unused=("bi",)) is None
+    assert ours.weight.count_nonzero() == 0
+    assert np.array_equal(collect(ours)["bias"], before["bias"]), "it is passed over where it is given, too"

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from coursekit.data.downstream import TAGS, entities
 from coursekit.grading.checks.seq2seq_attention import equally_likely, numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, Seed, results, values
+from coursekit.grading.parts import Arrays, Case, Part, Seed, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
 from coursekit.text.tokenizer_json import load_tokenizer
@@ -1110,18 +1110,9 @@ def retagger(weights: Arrays) -> BertForTokenClassification | str:
     """A model of ours with these weights; or, in words, why there is none."""
     body, _ = shipped()
     model = BertForTokenClassification(Bert(body.config), TAGS).eval()
-    needed = {name: tuple(t.shape) for name, t in model.state_dict().items() if not name.startswith("bert.pooler.")}
-    for name, shape in needed.items():
-        if name not in weights:
-            return "this is no BertForTokenClassification: return the fine-tuned model itself"
-        if weights[name].shape != shape:
-            return "the sizes of the model are not those of the pre-trained body with a head for all tags" + values(
-                weights[name].shape, shape
-            )
-        if not np.isfinite(weights[name]).all():
-            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in needed}, strict=False)
-    return model
+    missing = "this is no BertForTokenClassification: return the fine-tuned model itself"
+    sizes = "the sizes of the model are not those of the pre-trained body with a head for all tags"
+    return put_into(model, weights, missing, sizes, unused=("bert.pooler.",)) or model
 
 
 class Tagger:

@@ -48,7 +48,7 @@ from coursekit.grading.checks.transformer import (
     silenced,
     wide,
 )
-from coursekit.grading.parts import Case, Part, Seed, results, values
+from coursekit.grading.parts import Case, Part, Seed, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.gpt import GPT
 from coursekit.text.bpe import BPE
@@ -1116,17 +1116,8 @@ def tune_cases(generator: torch.Generator) -> list[Case]:
 def rebuilt(weights: Arrays) -> GPT | str:
     """A model of ours with these weights; or, in words, why there is none."""
     model = GPT(shipped()[0].config).eval()
-    for name, tensor in model.state_dict().items():
-        if name not in weights:
-            return "this is no GPT: return the fine-tuned model itself"
-        if weights[name].shape != tuple(tensor.shape):
-            return "the sizes of the model are not those of the pre-trained one" + values(
-                weights[name].shape, tuple(tensor.shape)
-            )
-        if not np.isfinite(weights[name]).all():
-            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in model.state_dict()})
-    return model
+    missing = "this is no GPT: return the fine-tuned model itself"
+    return put_into(model, weights, missing, "the sizes of the model are not those of the pre-trained one") or model
 
 
 class Writer:

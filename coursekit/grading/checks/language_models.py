@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from coursekit.data.world import as_text, sentences
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, values
+from coursekit.grading.parts import DIVERGED, Arrays, Case, Part, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.nnlm import NNLM, NNLMConfig, context_windows
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, in_rows
@@ -1157,7 +1157,7 @@ def rebuilt(weights: Arrays) -> NNLM | RNNLM | str:
     if {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()} != shapes:
         return neither
     if not all(np.isfinite(array).all() for array in weights.values()):
-        return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
+        return DIVERGED
     model.load_state_dict({name: torch.tensor(array).float() for name, array in weights.items()})
     return model
 

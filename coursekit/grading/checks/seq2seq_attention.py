@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from coursekit.data.reversal import reversal
-from coursekit.grading.parts import Arrays, Case, Part, Seed, results, values
+from coursekit.grading.parts import Case, Part, Seed, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
@@ -476,18 +476,9 @@ def model_cases(generator: torch.Generator) -> list[Case]:
 
 def judge_model(case: Case, answers) -> str | None:
     """Load the weights into a model of our own and let it decode."""
-    weights: Arrays = answers[-1]
     model = Seq2Seq(CONFIG).eval()
-    for name, tensor in model.state_dict().items():
-        if name not in weights:
-            return f"this is not the model that train was given: it has no weights {name}"
-        if weights[name].shape != tuple(tensor.shape):
-            return "this is not the model that train was given: its sizes differ" + values(
-                weights[name].shape, tuple(tensor.shape)
-            )
-        if not np.isfinite(weights[name]).all():
-            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in model.state_dict()})
+    if words := put_into(model, answers[-1]):
+        return words
     source = case.secret
     decoded = model.generate(source, torch.ones_like(source).bool(), steps=10)
     symbols = (decoded == source.flip(1)).float().mean().item()

@@ -22,7 +22,7 @@ from coursekit.decode.translate import greedy
 from coursekit.evaluate import bleu
 from coursekit.grading.checks.self_attention import attention_reference, mask_afterwards, scaled_weights
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, values
+from coursekit.grading.parts import Arrays, Case, Part, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.text.vocab import Vocab
@@ -951,18 +951,9 @@ class Examined:
 
 def judge_translator(case: Case, answers: Sequence[Arrays]) -> str | None:
     """Load the weights into a model of our own and let it translate."""
-    weights = answers[-1]
     model = Transformer(TransformerConfig(len(vocabulary()), **SIZES)).eval()
-    for name, tensor in model.state_dict().items():
-        if name not in weights:
-            return f"this is not the model that train was given: it has no weights {name}"
-        if weights[name].shape != tuple(tensor.shape):
-            return "this is not the model that train was given: its sizes differ" + values(
-                weights[name].shape, tuple(tensor.shape)
-            )
-        if not np.isfinite(weights[name]).all():
-            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in model.state_dict()})
+    if words := put_into(model, answers[-1]):
+        return words
     examined = Examined(model, case.secret)
     found = examined.bleu()
     if case.aspect == "padding":
