@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 
 class LectureError(Exception):
@@ -134,6 +135,29 @@ details { margin-bottom: 1em }</style>
 """
 
 
+def with_spaces(formula: str) -> str:
+    """A formula in MathML with a thin space around ``ln``, ``log`` and ``exp``, as TeX sets it: latex2mathml has none.
+
+    There is none beside an operator, a comma or a bracket.
+    """
+    try:
+        math = ElementTree.fromstring(formula)
+    except ElementTree.ParseError:  # a text with a bare & or <, which only HTML forgives
+        return formula
+    for row in [part for part in math.iter() if part.tag in ("math", "mrow", "mstyle", "mtd")]:
+        for i in reversed(range(1, len(row))):
+            beside = row[i - 1 : i + 1]
+            if any(map(is_named, beside)) and not {"mo", "mspace"} & {part.tag for part in beside}:
+                row.insert(i, ElementTree.Element("mspace", width="0.167em"))
+    return ElementTree.tostring(math, encoding="unicode", short_empty_elements=False)
+
+
+def is_named(part: ElementTree.Element) -> bool:
+    """Whether it is the name of a function, alone or with a base or power."""
+    name = part[0] if part.tag in ("msub", "msup", "msubsup") else part
+    return name.tag == "mi" and name.text in ("ln", "log", "exp")
+
+
 def to_html(notebook: Any, title: str) -> str:
     """An executed notebook as one page that needs nothing from the network; formulas become MathML."""
     from jinja2 import pass_context
@@ -143,7 +167,8 @@ def to_html(notebook: Any, title: str) -> str:
 
     def mathml(body: str, display: str) -> str:
         # HTML knows <math> without its namespace; with it, nbconvert writes a heading's formula as <ns0:math>, unseen
-        return convert(body, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1)
+        formula = convert(body, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1)
+        return with_spaces(formula)
 
     class MathMLRenderer(IPythonRenderer):
         def inline_math(self, body: str) -> str:

@@ -1,9 +1,11 @@
 """The page that an executed lecture becomes."""
 
+import re
+
 import nbformat
 import pytest
 
-from coursekit.lectures import to_html
+from coursekit.lectures import to_html, with_spaces
 
 TEXT = """# Why divide by $\\sqrt{d_k}$?
 
@@ -25,6 +27,18 @@ def test_a_formula_in_a_heading_is_mathml_like_any_other(page):
     assert "<msub><mi>d</mi><mi>k</mi></msub>" in heading[heading.index("<msqrt>") : heading.index("</msqrt>")]
     assert "ns0:" not in page
     assert page.count("<math") == 3
+
+
+def test_the_names_of_functions_stand_apart():
+    cell = nbformat.v4.new_markdown_cell(r"$2 \ln 8 - \ln(x) + \log_2 p^{\ln \frac{1}{2}} = \,\ln$")
+    page = to_html(nbformat.v4.new_notebook(cells=[cell]), "t")
+    formula = page[page.index("<math") : page.index("</math>")].replace('<mspace width="0.167em"></mspace>', "_")
+    assert re.sub(r"<[^>]*>", "", formula) == "2_ln_8−ln(x)+log2_pln_12=_ln"
+
+
+@pytest.mark.parametrize("formula", ["<math><mi>a</mi></math>", "<math><mtext>a < b & c</mtext></math>"])
+def test_other_formulas_stay_as_they_are(formula):
+    assert with_spaces(formula) == formula
 
 
 @pytest.mark.browser
