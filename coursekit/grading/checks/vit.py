@@ -23,7 +23,7 @@ from coursekit.data.digits import Digits, digits
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
 from coursekit.grading.checks.transformer import norm_of
-from coursekit.grading.parts import Arrays, Case, Part, values
+from coursekit.grading.parts import Arrays, Case, Part, put_into, values
 from coursekit.grading.parts import score as show_score
 from coursekit.nn.blocks import Block
 
@@ -724,17 +724,7 @@ def digit_cases(generator: torch.Generator) -> list[Case]:
 def rebuilt(weights: Arrays) -> DigitViT | str:
     """A model of ours with these weights; or, in words, why there is none."""
     model = DigitViT().eval()
-    for name, tensor in model.state_dict().items():
-        if name not in weights:
-            return f"this is not the model that train was given: it has no weights {name}"
-        if weights[name].shape != tuple(tensor.shape):
-            return "this is not the model that train was given: its sizes differ" + values(
-                weights[name].shape, tuple(tensor.shape)
-            )
-        if not np.isfinite(weights[name]).all():
-            return "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in model.state_dict()})
-    return model
+    return put_into(model, weights) or model
 
 
 @torch.inference_mode()
