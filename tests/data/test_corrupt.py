@@ -108,6 +108,8 @@ def test_blocks_that_cannot_be(share, largest, message):
 def test_the_other_image_is_never_the_image_itself():
     lots = torch.stack([draw_others(4, seeded(i)) for i in range(300)])
     assert not (lots == torch.arange(4)).any()
+    steps = (lots - torch.arange(4)) % 4
+    assert (steps != steps[:, :1]).any(dim=1).float().mean() > 0.8, "each image has one of its own"
     for i in range(4):
         counts = torch.bincount(lots[:, i], minlength=4).tolist()
         assert all(60 < count < 140 for j, count in enumerate(counts) if j != i)
