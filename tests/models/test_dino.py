@@ -17,6 +17,7 @@ from coursekit.nn.blocks import DropPath
 from coursekit.train import Training, adamw, seed, warmup_cosine
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
+from tests.train.states import same
 
 D, K, B = 12, 11, 3
 VIT = {"image_size": 12, "patch_size": 3, "d_model": D, "n_heads": 3, "d_ff": 20, "n_layers": 2, "classes": 0}
@@ -298,16 +299,6 @@ def train(steps: int, folder=None, upto: int | None = None, **changes) -> Traini
         if record["step"] == upto:
             break
     return training
-
-
-def same(a, b) -> bool:
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(tmp_path):
