@@ -1,18 +1,15 @@
 """Where the patches of an image look: every layer, every head, and the rollout through all layers."""
 
-import base64
-import io
 from collections.abc import Callable
 from math import isqrt
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from coursekit.viz.images import checked_image, checked_mask, image_url, outline, picture_html
 from coursekit.viz.pictures import image_html, table_html
 from coursekit.viz.widget import ROOM, Widget, pack_bytes, read_text, to_numpy
 
-LARGEST_PNG = 40_000  # bytes; an image that takes more is held as JPEG
 SCALES_PER_OCTAVE = 16  # the largest weight of a query is held as 2^(-k / 16), rounded up
 LEVELS = (255, 127, 63, 31, 15, 7, 3)
 
@@ -114,10 +111,9 @@ class Patches(Widget):
         title, (rows, columns) = self.data["title"], self.grid
         shown = self.maps[-1, self.query, self.front :].reshape(rows, columns)
         name = self.name(self.query)
-        url = self.data["image"]
         alt = f"{title}: rollout of {name}, dark 0 to light {shown.max():.3f}"
         # the width alone gives the height: both pictures stand in the image's proportions
-        picture = f'<img alt="The image" style="width:260px;max-width:100%;image-rendering:pixelated" src="{url}">'
+        picture = picture_html(self.data["image"], "The image", 260)
         heat = image_html(np.sqrt(shown / (shown.max() or 1)), alt, width=260)
         n_layers, per_layer = self.data["layers"], (len(self.maps) - 1) // self.data["layers"]
         means = [(f"layer {i}, mean of heads", (i + 1) * per_layer - 1) for i in range(n_layers)]
@@ -151,26 +147,6 @@ class Patches(Widget):
         return super().live(read_text(self.data, read))
 
 
-def checked_image(image: Any) -> np.ndarray:
-    """(C, height, width), of floats in 0..1 or of uint8 -> (height, width, 3), uint8."""
-    if hasattr(image, "detach"):
-        image = image.detach().cpu()
-        image = (image.float() if image.is_floating_point() else image).numpy()
-    pixels = np.asarray(image)
-    if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or pixels.size == 0:
-        raise ValueError(f"the image has shape {pixels.shape}: must be (3, height, width) or (1, height, width)")
-    if pixels.dtype != np.uint8:
-        if not np.issubdtype(pixels.dtype, np.floating):
-            raise ValueError(f"the image is of {pixels.dtype}: must be floats in 0..1, or uint8")
-        if not (pixels.min() >= 0 and pixels.max() <= 1):
-            raise ValueError(
-                f"the image goes from {pixels.min():.3g} to {pixels.max():.3g}: floats must lie in 0..1; "
-                "undo the model's scaling first"
-            )
-        pixels = np.rint(pixels * 255).astype(np.uint8)
-    return np.repeat(pixels, 3 // len(pixels), axis=0).transpose(1, 2, 0)
-
-
 def checked_attention(attention: Any) -> np.ndarray:
     attention = to_numpy(attention)
     if attention.ndim != 4 or attention.shape[2] != attention.shape[3] or attention.size == 0:
@@ -190,15 +166,6 @@ def checked_rollout(rollout: Any, T: int) -> np.ndarray:
     if not ((rollout >= 0).all() and np.isclose(rollout.sum(axis=-1), 1, atol=1e-2).all()):
         raise ValueError("each row of the rollout must be a distribution: nothing negative, summing to 1")
     return rollout
-
-
-def checked_mask(mask: Any, height: int, width: int) -> np.ndarray:
-    mask = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
-    if mask.shape != (height, width):
-        raise ValueError(f"the mask has shape {mask.shape}: must be {(height, width)}, as the image")
-    if mask.dtype != bool:
-        raise ValueError(f"the mask is of {mask.dtype}: must be boolean, True where the object is")
-    return mask
 
 
 def grid_and_front(T: int, height: int, width: int) -> tuple[tuple[int, int], int]:
@@ -236,27 +203,3 @@ def share_on(weights: np.ndarray, mask: np.ndarray, grid: tuple[int, int]) -> np
     parts = mask.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3)).ravel()  # (N,)
     total = weights.sum(axis=-1)
     return np.divide(weights @ parts, total, out=np.zeros_like(total), where=total > 0)
-
-
-def outline(mask: np.ndarray) -> str:
-    """The border of a mask as an SVG path in pixels: straight lines wherever True and False lie side by side."""
-    parts = []
-    for lying, command in ((mask, "{start} {at}h{length}"), (mask.T, "{at} {start}v{length}")):
-        framed = np.pad(lying, ((1, 1), (0, 0)))
-        border = framed[1:] != framed[:-1]  # between row i - 1 and row i
-        ends = np.diff(np.pad(border, ((0, 0), (1, 1))).astype(int), axis=1)
-        for at, (starts, stops) in enumerate(zip(ends == 1, ends == -1)):
-            for start, stop in zip(np.flatnonzero(starts), np.flatnonzero(stops)):
-                parts.append("M" + command.format(start=start, at=at, length=stop - start))
-    return "".join(parts)
-
-
-def image_url(pixels: np.ndarray) -> str:
-    """(height, width, 3) as a ``data:`` address: PNG, or JPEG where that takes too much."""
-    picture = Image.fromarray(np.ascontiguousarray(pixels))
-    for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 90})):
-        buffer = io.BytesIO()
-        picture.save(buffer, format=kind, **options)
-        if buffer.tell() <= LARGEST_PNG:
-            break
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

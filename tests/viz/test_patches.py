@@ -7,7 +7,8 @@ import torch
 
 from coursekit.evaluate import attention_rollout
 from coursekit.viz import Patches, patches
-from coursekit.viz.patches import checked_image, grid_and_front, outline, share_on
+from coursekit.viz.images import checked_image, outline
+from coursekit.viz.patches import grid_and_front, share_on
 from tests.viz.page import (
     EVIL,
     accessible,

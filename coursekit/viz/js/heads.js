@@ -35,7 +35,6 @@ const STYLE = `
 .ck .error { color:var(--accent2); min-height:0; }
 .ck .legend { font-size:13px; }
 `;
-const SHADES = Array.from({length: 256}, (_, i) => viridis(Math.sqrt(i / 255)).rgb); // the root lets small weights be seen
 
 export function mount(el, data, {emit}) {
   if (!globalThis.DecompressionStream) return {update() {}}; // an old browser: the static picture stays
@@ -88,7 +87,7 @@ export function mount(el, data, {emit}) {
       cells.push(h("span", {}, i));
       for (let j = 0; j < H; j++) {
         const canvas = h("canvas");
-        paint(canvas, [T, S], values.subarray((i * H + j) * T * S, (i * H + j + 1) * T * S), (q) => SHADES[Math.round(q * 255 / data.levels)]);
+        paint(canvas, [T, S], values.subarray((i * H + j) * T * S, (i * H + j + 1) * T * S), (q) => heatColour(q / data.levels));
         cells.push(h("button", {type: "button", "aria-label": `Layer ${i}, head ${j}`, title: `Layer ${i}, head ${j}`, onclick: () => choose(i, j)}, canvas));
       }
     }
@@ -169,7 +168,7 @@ export function mount(el, data, {emit}) {
 
   function matrix() {
     const canvas = h("canvas", {"aria-hidden": "true"});
-    paint(canvas, [T, S], at(), (q) => SHADES[Math.round(q * 255 / data.levels)]);
+    paint(canvas, [T, S], at(), (q) => heatColour(q / data.levels));
     const over = (event) => {
       const {left, top, width, height} = canvas.getBoundingClientRect();
       query = Math.max(0, Math.min(T - 1, Math.floor((event.clientY - top) / height * T)));

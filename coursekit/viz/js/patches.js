@@ -5,7 +5,7 @@
 //   live, typed, error}
 // The M maps: of each layer its heads and, of several, their mean; at the end the rollout.
 
-const STYLE = `
+const STYLE = `${PICTURE}${LEGEND}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .error { color:var(--accent2); }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }
@@ -13,24 +13,12 @@ const STYLE = `
 .ck .small { flex:0 1 auto; max-width:100%; min-width:0; }
 .ck .row button[aria-pressed=true] { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
 .ck .class b { display:inline-block; margin-left:8px; padding:0 6px; border-radius:4px; font-weight:500; font-variant-numeric:tabular-nums; }
-.ck .picture { position:relative; aspect-ratio:var(--aspect); cursor:crosshair; overflow:hidden; }
-.ck .picture > * { position:absolute; inset:0; width:100%; height:100%; margin:0; max-width:none; }
-.ck .picture img { object-fit:fill; }
-.ck .picture .fine { image-rendering:pixelated; }
+.ck .picture { cursor:crosshair; }
 .ck .picture.heated img { filter:grayscale(1); }
-.ck .picture canvas { image-rendering:pixelated; opacity:.72; }
-.ck .picture svg { pointer-events:none; }
-.ck .picture path, .ck .picture rect { fill:none; vector-effect:non-scaling-stroke; }
+.ck .picture canvas { opacity:.72; }
 .ck .lines { stroke:#fff; stroke-opacity:.4; stroke-width:1; }
-.ck .behind { stroke:#000; stroke-width:4; }
-.ck .outline { stroke:#fff; stroke-width:2; }
 .ck .mark { stroke:#ff9a3c; stroke-width:3; }
 .ck .key { stroke:#fff; stroke-width:2; stroke-dasharray:4 3; }
-.ck .picture .tag { inset:auto; width:auto; height:auto; padding:0 5px; border-radius:4px; background:#000; color:#fff; font-size:15px; font-variant-numeric:tabular-nums;
-  pointer-events:none; }
-.ck .legend { font-size:13px; margin-top:6px; }
-.ck .legend .number { color:var(--ink); font-variant-numeric:tabular-nums; white-space:nowrap; }
-.ck .scale { display:inline-block; width:90px; height:11px; vertical-align:-1px; margin:0 5px; border:1px solid var(--line); }
 .ck .grid { display:grid; gap:2px; margin-top:4px; overflow-x:auto; padding:3px; justify-content:start; }
 .ck .grid > span { color:var(--soft); font-size:11px; text-align:center; align-self:center; padding:0 2px; }
 .ck .grid button { padding:0; min-width:0; min-height:0; border:2px solid transparent; border-radius:3px; background:none; line-height:0; }
@@ -39,7 +27,6 @@ const STYLE = `
 .ck .grid .all { grid-column:1 / -1; justify-self:start; display:flex; align-items:center; gap:8px; line-height:1.4; padding-right:8px; margin-top:4px; font-size:14px; }
 .ck .grid .all canvas { --side:48px; }
 `;
-const SHADES = Array.from({length: 256}, (_, i) => viridis(Math.sqrt(i / 255)).rgb); // the root lets small weights be seen
 
 export function mount(el, data, {emit}) {
   if (!globalThis.DecompressionStream) return {update() {}}; // an old browser: the static picture stays
@@ -159,7 +146,7 @@ export function mount(el, data, {emit}) {
   function shades(m) {
     const patches = row(m).subarray(front);
     const largest = patches.reduce((a, b) => Math.max(a, b), 0) || 1;
-    return [patches, (q) => SHADES[Math.round(255 * q / largest)]];
+    return [patches, (q) => heatColour(q / largest)];
   }
 
   let painted = null; // of what the small maps are
@@ -193,8 +180,7 @@ export function mount(el, data, {emit}) {
     }
     label();
     const largest = Math.max(...row(map).subarray(front)) * scale(map) / data.levels;
-    const stops = Array.from({length: 9}, (_, i) => viridis(Math.sqrt(i / 8)).fill).join(",");
-    legend.replaceChildren("weight ", h("b", {class: "number"}, "0"), h("i", {class: "scale", style: `background:linear-gradient(90deg,${stops})`}), h("b", {class: "number"}, num(largest, 3)),
+    legend.replaceChildren("weight ", ...scaleOf("0", num(largest, 3), (x) => viridis(Math.sqrt(x))),
       ` (colour: its square root; exact to ±${(scale(map) / 2 / data.levels).toFixed(4)})`, data.outline ? "; the white line goes around the object" : "");
     tell();
   }

@@ -2,7 +2,7 @@
 // data: {title, grid: [rows, columns], position: [row, column], alike: pack_bytes (N (N + 1) / 2, 2), of the lower triangle,
 //   row by row: the low and the high byte of 32767 * (cosine + 1)}
 
-const STYLE = `
+const STYLE = `${LEGEND}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .sides { display:flex; gap:20px; flex-wrap:wrap; align-items:flex-start; }
 .ck figure { margin:0; flex:1 1 320px; min-width:0; max-width:360px; }
@@ -13,9 +13,6 @@ const STYLE = `
 .ck .map i.other { border:2px dashed #fff; outline:1px solid #000; }
 .ck .numbers { position:absolute; inset:0; display:grid; pointer-events:none; font-size:var(--size); font-variant-numeric:tabular-nums; }
 .ck .numbers span { display:flex; align-items:center; justify-content:center; min-width:0; overflow:hidden; }
-.ck .legend { font-size:13px; margin-top:6px; }
-.ck .legend .number { color:var(--ink); font-variant-numeric:tabular-nums; white-space:nowrap; }
-.ck .scale { display:inline-block; width:90px; height:11px; vertical-align:-1px; margin:0 5px; border:1px solid var(--line); }
 `;
 const NUMBERED = 14; // most columns with a number in each place
 
@@ -37,8 +34,7 @@ export function mount(el, data) {
     title.textContent = data.title;
     [chosen, other] = [data.position[0] * columns + data.position[1], null];
     box.style.setProperty("--aspect", `${columns} / ${rows}`);
-    const stops = Array.from({length: 9}, (_, i) => viridis(i / 8).fill).join(",");
-    legend.replaceChildren("cosine ", h("b", {class: "number"}, num(low)), h("i", {class: "scale", style: `background:linear-gradient(90deg,${stops})`}), h("b", {class: "number"}, num(high)));
+    legend.replaceChildren("cosine ", ...scaleOf(num(low), num(high)));
     mosaic();
     look();
   }

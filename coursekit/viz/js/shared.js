@@ -105,6 +105,95 @@ export function paint(canvas, [rows, columns], values, rgb) {
   context.putImageData(image, 0, 0);
 }
 
+/** Colour of a share in 0..1 of the largest weight, as bytes; its square root is shown, so that small weights can be seen. */
+export const heatColour = (share) => HEAT[Math.round(255 * share)];
+const HEAT = Array.from({length: 256}, (_, i) => viridis(Math.sqrt(i / 255)).rgb);
+
+/** From a number to another one, with the colours between them; the look is in `LEGEND`. */
+export function scaleOf(low, high, colourAt = viridis) {
+  const stops = Array.from({length: 9}, (_, i) => colourAt(i / 8).fill).join(",");
+  return [h("b", {class: "number"}, low), h("i", {class: "scale", style: `background:linear-gradient(90deg,${stops})`}), h("b", {class: "number"}, high)];
+}
+
+/** How the line below a picture looks that says what its colours are: put into a module's styles. */
+export const LEGEND = `
+.ck .legend { font-size:13px; margin-top:6px; }
+.ck .legend .number { color:var(--ink); font-variant-numeric:tabular-nums; white-space:nowrap; }
+.ck .scale { display:inline-block; width:90px; height:11px; vertical-align:-1px; margin:0 5px; border:1px solid var(--line); }
+`;
+
+/** How an image looks with a canvas or lines over it; `--aspect` is its width / height: put into a module's styles. */
+export const PICTURE = `
+.ck .picture { position:relative; aspect-ratio:var(--aspect); overflow:hidden; }
+.ck .picture > * { position:absolute; inset:0; width:100%; height:100%; margin:0; max-width:none; }
+.ck .picture img { object-fit:fill; }
+.ck .picture canvas, .ck .fine { image-rendering:pixelated; }
+.ck .picture svg { pointer-events:none; }
+.ck .picture path, .ck .picture rect { fill:none; vector-effect:non-scaling-stroke; }
+.ck .behind { stroke:#000; stroke-width:4; }
+.ck .outline { stroke:#fff; stroke-width:2; }
+.ck .picture .tag { inset:auto; width:auto; height:auto; padding:0 5px; border-radius:4px; background:#000; color:#fff; font-size:15px; font-variant-numeric:tabular-nums;
+  pointer-events:none; }
+`;
+
+/** How `choices`, `strip` and `knob` look: put into a module's styles. */
+export const CONTROLS = `
+.ck .choices { display:flex; gap:6px; flex-wrap:wrap; align-items:center; }
+.ck .choices button[aria-pressed=true] { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
+.ck .strip { gap:3px; margin:6px 0; }
+.ck .strip button { padding:0; min-width:0; min-height:0; line-height:0; border:3px solid transparent; border-radius:5px; background:none; }
+.ck .strip button[aria-pressed=true] { box-shadow:none; }
+.ck .strip img, .ck .strip canvas { height:40px; width:calc(40px * (var(--aspect))); max-width:none; margin:0; image-rendering:pixelated; }
+.ck .knob { display:flex; align-items:center; gap:8px; flex:1 1 220px; max-width:420px; }
+.ck .knob input { flex:1 1 90px; min-width:60px; }
+.ck .knob output { font-variant-numeric:tabular-nums; white-space:nowrap; }
+`;
+
+/** Buttons of which one is chosen: Tab reaches that one; arrow keys, Home and End choose others. `show(i)` marks it. */
+export function choices(label, buttons, choose, kind = "") {
+  const group = h("div", {class: `choices ${kind}`, role: "group", "aria-label": label}, ...buttons);
+  buttons.forEach((button, i) => button.addEventListener("click", () => choose(i)));
+  group.addEventListener("keydown", (event) => {
+    const step = {ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1, Home: -Infinity, End: Infinity}[event.key];
+    if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation(); // the notebook has its own arrow keys
+    const next = Math.max(0, Math.min(buttons.length - 1, buttons.indexOf(event.target.closest("button")) + step));
+    choose(next);
+    buttons[next].focus();
+  });
+  const show = (chosen) => buttons.forEach((button, i) => {
+    button.setAttribute("aria-pressed", i === chosen);
+    button.tabIndex = i === chosen ? 0 : -1;
+  });
+  return {group, show};
+}
+
+/** `choices` of words. */
+export const words = (label, names, choose) => choices(label, names.map((name) => h("button", {type: "button"}, name)), choose);
+
+/** `choices` among images, small ones side by side; hidden where there is but one. */
+export function strip(pictures, names, choose) {
+  const buttons = pictures.map((picture, i) => h("button", {type: "button", "aria-label": names[i], title: names[i]}, picture));
+  const made = choices("Images", buttons, choose, "strip");
+  made.group.hidden = buttons.length < 2;
+  return made;
+}
+
+/** A slider of whole numbers with its name; `read(value)` stands beside it and is what a screen reader says. */
+export function knob(name, min, max, read, change) {
+  const output = h("output", {"aria-hidden": "true"});
+  const range = h("input", {type: "range", min, max, step: 1, "aria-label": name, oninput: () => change(Number(range.value)),
+    onkeydown: (e) => { if (/^(Arrow|Home|End|Page)/.test(e.key) && !(e.ctrlKey || e.metaKey || e.altKey)) e.stopPropagation(); }});
+  const show = (value, most = max) => {
+    range.max = most;
+    range.value = value;
+    output.textContent = read(value);
+    range.setAttribute("aria-valuetext", output.textContent);
+  };
+  return {label: h("label", {class: "knob"}, name, range, output), show};
+}
+
 /** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */
 export function isDark(el) {
   for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
