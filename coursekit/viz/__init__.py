@@ -12,6 +12,7 @@ from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
 from coursekit.viz.masks import Masks
 from coursekit.viz.next_token import NextToken
+from coursekit.viz.overlay import Overlay
 from coursekit.viz.patches import Patches
 from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
 from coursekit.viz.position_map import PositionMap
@@ -36,6 +37,7 @@ __all__ = [
     "LivePlot",
     "Masks",
     "NextToken",
+    "Overlay",
     "Patches",
     "PositionMap",
     "Positions",

@@ -116,9 +116,8 @@ def checked_views(views: np.ndarray, n: int, count: int | None, name: str) -> np
     """(n, v, C, s, s) -> (n, v, s, s, 3), uint8; ``count`` is what v must be, where it is not None."""
     wanted = "v" if count is None else count
     if views.ndim != 5 or len(views) != n or (count is not None and views.shape[1] != count):
-        raise ValueError(
-            f"{name} has shape {as_given(views.shape, n)}: must be {as_given((n, wanted, 3, 's', 's'), n)}, as the image"
-        )
+        right = as_given((n, wanted, 3, "s", "s"), n)
+        raise ValueError(f"{name} has shape {as_given(views.shape, n)}: must be {right}, as the image")
     if views.shape[1] == 0:
         return np.zeros((n, 0, 1, 1, 3), dtype=np.uint8)
     return np.stack([checked_images(x, f"{name}[{i}]" if n > 1 else name) for i, x in enumerate(views)])

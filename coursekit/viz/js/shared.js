@@ -138,13 +138,15 @@ export const PICTURE = `
 
 /** How `choices`, `strip` and `knob` look: put into a module's styles. */
 export const CONTROLS = `
-.ck .choices { display:flex; gap:6px; flex-wrap:wrap; align-items:center; }
+.ck .choices { display:flex; gap:6px; flex-wrap:wrap; align-items:center; margin:6px 0; }
 .ck .choices button[aria-pressed=true] { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
-.ck .strip { gap:3px; margin:6px 0; }
+.ck .strip { gap:3px; }
 .ck .strip button { padding:0; min-width:0; min-height:0; line-height:0; border:3px solid transparent; border-radius:5px; background:none; }
 .ck .strip button[aria-pressed=true] { box-shadow:none; }
 .ck .strip img, .ck .strip canvas { height:40px; width:calc(40px * (var(--aspect))); max-width:none; margin:0; image-rendering:pixelated; }
 .ck .knob { display:flex; align-items:center; gap:8px; flex:1 1 220px; max-width:420px; }
+.ck .knob span { min-width:6.5em; }
+.ck .knob output { min-width:3em; text-align:right; }
 .ck .knob input { flex:1 1 90px; min-width:60px; }
 .ck .knob output { font-variant-numeric:tabular-nums; white-space:nowrap; }
 `;
@@ -191,7 +193,7 @@ export function knob(name, min, max, read, change) {
     output.textContent = read(value);
     range.setAttribute("aria-valuetext", output.textContent);
   };
-  return {label: h("label", {class: "knob"}, name, range, output), show};
+  return {label: h("label", {class: "knob"}, h("span", {}, name), range, output), show};
 }
 
 /** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */

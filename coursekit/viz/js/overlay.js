@@ -1,0 +1,159 @@
+// Weights of the class token over an image, head by head; the patches that hold most of them, and the object's true outline.
+// data: {title, size: [height, width], grid: [rows, columns], images: [address], names: [of models], weights: [pack (n, H, N)] of
+//   each, mass: percent, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels]}
+
+const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
+.ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
+.ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }
+.ck .large { flex:1 1 300px; min-width:0; max-width:360px; }
+.ck .small { flex:1 1 280px; min-width:0; }
+.ck .heated img { filter:grayscale(1); }
+.ck .kept { stroke:#ff9a3c; stroke-width:3; }
+.ck .large .behind { stroke-width:5; }
+.ck .heads { gap:4px; margin-top:4px; }
+.ck .heads button { padding:3px; min-width:0; border:2px solid transparent; background:none; font-size:13px; line-height:1.3; }
+.ck .heads .picture { width:var(--side); margin:0 auto; }
+.ck .heads .kept { stroke-width:2; }
+.ck .heads .behind { stroke-width:3; }
+.ck .heads .number { display:block; font-variant-numeric:tabular-nums; }
+`;
+const SLACK = 1e-6; // as in overlay.py
+
+export function mount(el, data) {
+  let title, status, images, models, image, canvas, drawing, picture, heads, legend, share, opacity;
+  let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
+  let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
+
+  function build() {
+    const box = root(el, STYLE, "Attention overlay");
+    title = h("strong");
+    status = h("p", {"aria-live": "polite"});
+    [images, models, heads] = [h("div"), h("div"), h("div")];
+    image = h("img", {alt: ""});
+    canvas = h("canvas", {"aria-hidden": "true"});
+    drawing = h("svg", {"aria-hidden": "true", preserveAspectRatio: "none"});
+    picture = h("div", {class: "picture"}, image, canvas, drawing);
+    legend = h("p", {class: "legend"});
+    share = knob("Share of weight", 1, 100, (x) => `${x} %`, (x) => { mass = x; look(); });
+    opacity = knob("Heat map", 0, 100, (x) => `${x} %`, (x) => { seen = x; look(); });
+    box.append(title, images, models, status, h("div", {class: "sides"},
+      h("div", {class: "large"}, picture, legend),
+      h("div", {class: "small"}, h("div", {class: "row"}, share.label), h("div", {class: "row"}, opacity.label), heads)));
+    return box;
+  }
+
+  const box = build();
+
+  function update(next) {
+    data = next;
+    [[rows, columns], [height, width], n] = [data.grid, data.size, data.images.length];
+    [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
+    all = data.weights.map(read);
+    title.textContent = data.title;
+    box.style.setProperty("--aspect", `${width} / ${height}`);
+    image.classList.toggle("fine", width < 128);
+    drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { shown = i; look(); });
+    images.replaceChildren(which.group);
+    chosen = {model: words("Model", data.names, open)};
+    chosen.model.group.hidden = data.names.length < 2;
+    models.replaceChildren(chosen.model.group);
+    open(0);
+  }
+
+  /** The weights of a model, and for each which share of its row the larger ones hold together. */
+  function read(packed) {
+    const {shape: [, H, N], values} = unpack(packed);
+    const before = new Float64Array(values.length);
+    for (let start = 0; start < values.length; start += N) {
+      const row = values.subarray(start, start + N);
+      const total = row.reduce((sum, x) => sum + x, 0);
+      let so_far = 0;
+      for (const p of Array.from(row.keys()).sort((a, b) => row[b] - row[a])) { // of equal ones the first stays the first
+        before[start + p] = so_far;
+        so_far += row[p] / total;
+      }
+    }
+    const part = (array, i, k) => array.subarray((i * H + k) * N, (i * H + k + 1) * N);
+    return {H, N, row: (i, k) => part(values, i, k), kept: (i, k) => Array.from(part(before, i, k), (x) => x < mass / 100 - SLACK)};
+  }
+
+  /** Another model, with as many small pictures as it has heads. */
+  function open(model) {
+    m = model;
+    const {H} = all[m];
+    head = Math.min(head, H - 1);
+    const buttons = Array.from({length: H}, () => h("button", {type: "button"},
+      h("div", {class: "picture"}, h("canvas", {"aria-hidden": "true"}), h("svg", {"aria-hidden": "true", preserveAspectRatio: "none", viewBox: `0 0 ${width} ${height}`}))));
+    buttons.forEach((button, k) => button.append(h("span", {}, `head ${k}`), h("span", {class: "number"})));
+    chosen.head = choices("Heads", buttons, (k) => { head = k; look(); }, "heads");
+    chosen.head.group.style.setProperty("--side", `${H > 8 ? 66 : 84}px`);
+    heads.replaceChildren(chosen.head.group);
+    look();
+  }
+
+  /** Over how much of what it keeps and of the object both agree, in pixels. */
+  function jaccard(i, k) {
+    const size = height * width / all[m].N;
+    let [both, either] = [0, 0];
+    all[m].kept(i, k).forEach((kept, p) => {
+      both += kept ? data.inside[i][p] : 0;
+      either += kept ? size : data.inside[i][p];
+    });
+    return both / either;
+  }
+
+  /** The border of the kept patches as an SVG path, in pixels. */
+  function border(kept) {
+    const [wide, tall] = [width / columns, height / rows];
+    const at = (r, c) => r >= 0 && c >= 0 && r < rows && c < columns && kept[r * columns + c];
+    let path = "";
+    for (let r = 0; r <= rows; r++) for (let c = 0; c <= columns; c++) {
+      if (at(r, c) !== at(r - 1, c)) path += `M${c * wide} ${r * tall}h${wide}`;
+      if (at(r, c) !== at(r, c - 1)) path += `M${c * wide} ${r * tall}v${tall}`;
+    }
+    return path;
+  }
+
+  const lines = (d, kind) => [h("path", {d, class: "behind"}), h("path", {d, class: kind})];
+
+  function shade(onto, row) {
+    const largest = Math.max(...row);
+    paint(onto, [rows, columns], row, (x) => heatColour(x / largest));
+  }
+
+  /** Show what is chosen and say it. */
+  function look() {
+    const model = all[m];
+    which.show(shown);
+    chosen.model.show(m);
+    chosen.head.show(head);
+    share.show(mass);
+    opacity.show(seen);
+    image.src = data.images[shown];
+    shade(canvas, model.row(shown, head));
+    canvas.style.opacity = seen / 100;
+    picture.classList.toggle("heated", seen > 0);
+    drawing.replaceChildren(...(data.outlines ? lines(data.outlines[shown], "outline") : []), ...lines(border(model.kept(shown, head)), "kept"));
+    heads.querySelectorAll("button").forEach((button, k) => {
+      shade(button.querySelector("canvas"), model.row(shown, k));
+      button.querySelector("svg").replaceChildren(...lines(border(model.kept(shown, k)), "kept"));
+      button.querySelector(".number").textContent = data.inside ? num(jaccard(shown, k), 3) : "";
+      button.setAttribute("aria-label", `head ${k}${data.inside ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
+    });
+    legend.replaceChildren("weight ", ...scaleOf("0", num(Math.max(...model.row(shown, head)), 4), (x) => viridis(Math.sqrt(x))),
+      ` (colour: its square root). Orange line: kept patches${data.outlines ? "; white line: the object" : ""}`);
+    const count = model.kept(shown, head).filter(Boolean).length;
+    const name = [data.names[m], n > 1 ? `image ${shown}` : "", `head ${head}`].filter(Boolean).join(", ");
+    status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside ? compared() : ""}.`;
+  }
+
+  function compared() {
+    const each = data.images.map((_, i) => jaccard(i, head));
+    const mean = n > 1 ? ` (mean over all ${n} images ${num(each.reduce((a, b) => a + b) / n, 3)})` : "";
+    return `; Jaccard index with the object ${num(each[shown], 3)}${mean}`;
+  }
+
+  update(data);
+  return {update};
+}
