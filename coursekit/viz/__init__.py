@@ -3,6 +3,7 @@
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.association import Association
 from coursekit.viz.claims import ClaimFailed, claim, claims
+from coursekit.viz.corruption import Corruption
 from coursekit.viz.crops import Crops
 from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
 from coursekit.viz.fill_mask import FillMask
@@ -29,6 +30,7 @@ __all__ = [
     "Association",
     "AttentionHeads",
     "ClaimFailed",
+    "Corruption",
     "Crops",
     "Curves",
     "FillMask",
