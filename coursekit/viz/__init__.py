@@ -19,6 +19,7 @@ from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
 from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
+from coursekit.viz.reconstruction import Reconstruction
 from coursekit.viz.show import show
 from coursekit.viz.tokens import Tokens
 from coursekit.viz.write import Write
@@ -43,6 +44,7 @@ __all__ = [
     "Patches",
     "PositionMap",
     "Positions",
+    "Reconstruction",
     "Tokens",
     "Write",
     "bars",

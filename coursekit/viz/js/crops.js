@@ -22,7 +22,7 @@ const STYLE = `${PICTURE}${CONTROLS}
   border:2px solid transparent; background:none; }
 .ck .views button[aria-pressed=true] { border-color:transparent; box-shadow:none; font-weight:600; }
 .ck .views button.chosen { border-color:var(--ink); background:var(--field); }
-.ck .views img { width:var(--side); max-width:none; margin:0; image-rendering:pixelated; box-sizing:content-box; border:4px solid var(--colour); }
+.ck .views img { width:var(--side); max-width:none; margin:0; box-sizing:content-box; border:4px solid var(--colour); }
 .ck .views .local img { border-style:dashed; }
 .ck .views .global { --side:104px; }
 .ck .views .local { --side:60px; }
@@ -71,7 +71,7 @@ export function mount(el, data) {
     V = data.boxes[0].length;
     title.textContent = data.title;
     box.style.setProperty("--aspect", `${width} / ${height}`);
-    image.classList.toggle("fine", width < 128);
+    for (const part of [image, side]) part.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
     which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { [shown, pointed] = [i, null]; open(); });
     images.replaceChildren(which.group);

@@ -143,7 +143,8 @@ export const CONTROLS = `
 .ck .strip { gap:3px; }
 .ck .strip button { padding:0; min-width:0; min-height:0; line-height:0; border:3px solid transparent; border-radius:5px; background:none; }
 .ck .strip button[aria-pressed=true] { box-shadow:none; }
-.ck .strip img, .ck .strip canvas { height:40px; width:calc(40px * (var(--aspect))); max-width:none; margin:0; image-rendering:pixelated; }
+.ck .strip img, .ck .strip canvas { height:40px; width:calc(40px * (var(--aspect))); max-width:none; margin:0; }
+.ck .strip canvas { image-rendering:pixelated; }
 .ck .knob { display:flex; align-items:center; gap:8px; flex:1 1 220px; max-width:420px; }
 .ck .knob span { min-width:6.5em; }
 .ck .knob output { min-width:3em; text-align:right; }
