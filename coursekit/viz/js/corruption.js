@@ -10,7 +10,7 @@ const STYLE = `${PICTURE}${CONTROLS}
 .ck figcaption .number { color:var(--ink); font-variant-numeric:tabular-nums; }
 .ck .picture .last { stroke:#d55e00; stroke-width:3; }
 .ck .setting { display:flex; gap:8px; align-items:center; flex-wrap:wrap; }
-.ck .setting span { min-width:6.5em; }
+.ck .setting span { min-width:7.5em; }
 .ck .setting > button { margin:6px 0; }
 .ck .setting > button[aria-pressed=true] { border-color:var(--accent2); box-shadow:inset 0 0 0 1px var(--accent2); }
 .ck .knob { margin:10px 0 2px; }

@@ -159,8 +159,8 @@ export function mount(el, data) {
   /** With which views it is compared. */
   function said(j) {
     if (j >= G) return `The student sees it; it is compared with what the teacher says of ${listed(-1)}.`;
-    const others = V > G ? `all ${V - 1} other views` : listed(j);
-    return `The student sees it, compared with the teacher’s ${listed(j)}; and the teacher, compared with the student’s ${others}.`;
+    const others = V > G ? `${V - 1} other views` : listed(j);
+    return `As the student’s view it is compared with the teacher’s ${listed(j)}, as the teacher’s with the student’s ${others}.`;
   }
 
   const listed = (but) => Array.from({length: G}, (_, i) => i).filter((i) => i !== but).map(name).join(" and ");

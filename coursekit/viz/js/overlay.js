@@ -13,8 +13,7 @@ const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck .heads { gap:4px; margin-top:4px; }
 .ck .heads button { padding:3px; min-width:0; border:2px solid transparent; background:none; font-size:13px; line-height:1.3; }
 .ck .heads .picture { width:var(--side); margin:0 auto; }
-.ck .heads .kept { stroke-width:2; }
-.ck .heads .behind { stroke-width:3; }
+.ck .heads .kept { stroke-width:1.5; }
 .ck .heads .number { display:block; font-variant-numeric:tabular-nums; }
 `;
 const SLACK = 1e-6; // as in overlay.py
@@ -137,7 +136,7 @@ export function mount(el, data) {
     drawing.replaceChildren(...(data.outlines ? lines(data.outlines[shown], "outline") : []), ...lines(border(model.kept(shown, head)), "kept"));
     heads.querySelectorAll("button").forEach((button, k) => {
       shade(button.querySelector("canvas"), model.row(shown, k));
-      button.querySelector("svg").replaceChildren(...lines(border(model.kept(shown, k)), "kept"));
+      button.querySelector("svg").replaceChildren(h("path", {d: border(model.kept(shown, k)), class: "kept"}));
       button.querySelector(".number").textContent = data.inside ? num(jaccard(shown, k), 3) : "";
       button.setAttribute("aria-label", `head ${k}${data.inside ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
     });

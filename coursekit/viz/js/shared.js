@@ -146,7 +146,7 @@ export const CONTROLS = `
 .ck .strip img, .ck .strip canvas { height:40px; width:calc(40px * (var(--aspect))); max-width:none; margin:0; }
 .ck .strip canvas { image-rendering:pixelated; }
 .ck .knob { display:flex; align-items:center; gap:8px; flex:1 1 220px; max-width:420px; }
-.ck .knob span { min-width:6.5em; }
+.ck .knob span { min-width:7.5em; }
 .ck .knob output { min-width:3em; text-align:right; }
 .ck .knob input { flex:1 1 90px; min-width:60px; }
 .ck .knob output { font-variant-numeric:tabular-nums; white-space:nowrap; }
