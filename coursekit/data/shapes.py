@@ -58,6 +58,8 @@ DRAWN = {
     **{"background": 1, "window": 3, "tones": 6, "slope": 1, "pitch": 1, "clouds": 106},
     **{"occluder": 1, "side": 1, "offset": 1, "width": 1, "occluder_tone": 2},
 }
+# What belongs to an object wherever it is seen; the rest is the scene's.
+OWN = ("labels", "texture", "colour", "rgb", "period", "phase", "direction", "grain")
 PALE, GOLD, BROWN, DARK = (0.97, 0.94, 0.87), (0.98, 0.78, 0.22), (0.47, 0.31, 0.20), (0.13, 0.11, 0.15)
 SHADE = "shade"  # the ink that is the body's own colour, darker
 AT_ONCE = 40 * 32 * 32  # pixels of each class painted together: few enough to stay in the processor's cache
@@ -98,7 +100,7 @@ class Shapes:
         return len(self.labels)
 
 
-def shapes(n: int, split: str = "train", seed: int = 0, size: int = 32) -> Shapes:
+def shapes(n: int, split: str = "train", seed: int = 0, size: int = 32, scene: int = 0) -> Shapes:
     """Images of objects, the same for a seed; the first images do not depend on how many are asked for.
 
     Combinations of class, texture and colour for which `held_out` is True are in the split ``"test"``, and only those;
@@ -109,10 +111,12 @@ def shapes(n: int, split: str = "train", seed: int = 0, size: int = 32) -> Shape
         split: of ``SPLITS``.
         seed: of all draws. Splits of one seed are drawn apart from each other.
         size: of the square images in pixels, 32 or 64: the same scenes.
+        scene: 0 for the first picture of each object. Every other number shows the same objects, of the same colours
+            and textures, once more: elsewhere, turned, in other light, with other things behind and before them.
     """
     if size not in SIZES:
         raise ValueError(f"size={size}: must be one of {SIZES}")
-    scenes = draw_scenes(n, split, seed)
+    scenes = draw_scenes(n, split, seed, scene)
     images = torch.empty(n, 3, size, size, dtype=torch.uint8)
     masks, whole = torch.empty(2, n, size, size, dtype=torch.bool)
     step = AT_ONCE // size**2 * len(CLASSES)
@@ -155,7 +159,7 @@ def odds(split: str) -> Tensor:
     return (kept / kept.sum(dim=1, keepdim=True)).cumsum(dim=1)
 
 
-def draw_scenes(n: int, split: str = "train", seed: int = 0) -> Batch:
+def draw_scenes(n: int, split: str = "train", seed: int = 0, scene: int = 0) -> Batch:
     """The numbers of ``n`` scenes, row i for image i: what `Shapes` tells of them, and what else `render` needs."""
     if n < 1:
         raise ValueError(f"n={n}: must be at least 1")
@@ -163,7 +167,11 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0) -> Batch:
         raise ValueError(f"split={split!r}: must be one of {SPLITS}")
     if not 0 <= seed < 10**9:
         raise ValueError(f"seed={seed}: must lie in 0..999999999")
-    generator = torch.Generator().manual_seed(len(SPLITS) * seed + SPLITS.index(split))
+    if not 0 <= scene < 10**6:
+        raise ValueError(f"scene={scene}: must lie in 0..999999")
+    # a generator takes 32 bits; an odd factor spreads the scenes over them
+    start = (len(SPLITS) * seed + SPLITS.index(split) + 2_654_435_761 * scene) % 2**32
+    generator = torch.Generator().manual_seed(start)
     drawn = torch.rand(n, sum(DRAWN.values()), generator=generator)  # row by row, hence the same at the start
     lot = dict(zip(DRAWN, drawn.split(list(DRAWN.values()), dim=1)))
     one = {name: numbers[:, 0] for name, numbers in lot.items()}
@@ -174,7 +182,7 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0) -> Batch:
     texture, colour = combination // len(COLOURS), combination % len(COLOURS)
     low, high = torch.tensor(HUES, dtype=torch.float32)[colour].unbind(dim=1)
     size = between(one["size"], 0.56, 0.92)
-    return {
+    drawn = {
         "labels": labels,
         "texture": texture,
         "colour": colour,
@@ -190,6 +198,10 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0) -> Batch:
         **{name: one[name] for name in ("exposure", "period", "direction", "slope", "pitch")},
         **{name: one[name] for name in ("occluder", "side", "offset", "width")},
     }
+    if scene:
+        first = draw_scenes(n, split, seed)
+        drawn |= {name: first[name] for name in OWN}
+    return drawn
 
 
 def between(lot: Tensor, low: float, high: float) -> Tensor:

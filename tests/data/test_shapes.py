@@ -105,6 +105,23 @@ def test_seed_and_split_decide_and_nothing_else():
         assert not (one == other).all(dim=3).all(dim=2).all(dim=1).any(), "two splits or seeds share an image"
 
 
+def test_the_same_objects_are_seen_again_in_other_scenes():
+    n = 24_000
+    first, again, third = (draw_scenes(n, "test", 5, scene) for scene in (0, 1, 2))
+    own = {"labels", "texture", "colour", "rgb", "period", "phase", "direction", "grain"}
+    for name in first:
+        if name in own:
+            assert torch.equal(first[name], again[name]), name
+        else:
+            for one, other in itertools.combinations((first, again, third), 2):
+                pair = torch.stack([scenes[name].double().reshape(n, -1)[:, 0] for scenes in (one, other)])
+                assert torch.corrcoef(pair)[0, 1].abs() < 5 / math.sqrt(n), name
+    pictures = [shapes(60, "test", 5, scene=scene) for scene in (0, 1)]
+    assert torch.equal(pictures[0].rgb, pictures[1].rgb)
+    assert not torch.equal(pictures[0].position, pictures[1].position)
+    assert (pictures[0].images != pictures[1].images).flatten(1).any(dim=1).all()
+
+
 def test_other_instructions_of_the_processor_give_the_same_bits():
     """Without its vector units every sum and product is made in another loop."""
     code = (
@@ -490,6 +507,7 @@ def test_a_linear_model_of_pixels_is_poor_and_colour_a_tendency_only():
         ({"size": 48}, r"size=48: must be one of \(32, 64\)"),
         ({"seed": -1}, "seed=-1: must lie in 0..999999999"),
         ({"seed": 10**9}, "seed=1000000000: must lie"),
+        ({"scene": -1}, "scene=-1: must lie in 0..999999"),
     ],
 )
 def test_nonsense_is_refused(wrong, words):
