@@ -1,0 +1,940 @@
+"""Checks of exercise 08: covered blocks, turns, three losses and how they are weighed, neighbours, a SiT of one's own.
+
+The references are written in NumPy, one number at a time, and share nothing with ``coursekit.models.sit``,
+``coursekit.data`` and ``coursekit.evaluate``.
+
+Legend: B images, C channels, K blocks, S side of a square image, d size of a vector, n losses or vectors, m queries.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.data.digits import Digits, digits
+from coursekit.evaluate.features import knn
+from coursekit.grading.checks.bert import number
+from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.parts import Arrays, Case, Part, put_into
+from coursekit.grading.parts import score as show_score
+from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
+from coursekit.models.vit import ViTConfig
+
+# --- blocks until a share of the pixels is covered -----------------------------------------------------------
+
+
+def blocks_reference(task, *arguments) -> np.ndarray:
+    if task == "corrupt":
+        images, masks, filling = map(np.asarray, arguments)
+        result = images.copy()
+        for b, c, y, x in np.ndindex(images.shape):
+            if masks[b, y, x]:
+                result[b, c, y, x] = filling[b, c, y, x]
+        return result
+    blocks, height, width, share = arguments
+    covered: set[tuple[int, int]] = set()
+    for top, left, h, w in blocks.tolist():
+        if len(covered) >= share * height * width:
+            break
+        covered |= set(itertools.product(range(top, top + h), range(left, left + w)))
+    result = np.zeros((height, width), dtype=bool)
+    for place in covered:
+        result[place] = True
+    return result
+
+
+def tiles(rows: int, columns: int, h: int, w: int, generator: torch.Generator) -> Tensor:
+    """Blocks of ``h`` x ``w`` pixels that fill an image and do not overlap, in any order."""
+    corners = torch.cartesian_prod(h * torch.arange(rows), w * torch.arange(columns))
+    found = torch.cat([corners, torch.tensor([[h, w]]).expand(len(corners), 2)], dim=1)
+    return found[torch.randperm(len(found), generator=generator)]
+
+
+def blocks_cases(generator: torch.Generator) -> list[Case]:
+    def case(aspect, about, blocks, height, width, share):
+        return Case(aspect, f"block_mask: {about}", ("block_mask", torch.as_tensor(blocks), height, width, share))
+
+    def corrupt(about, B, C, height, width):
+        draw = partial(numbers, B, C, height, width, generator=generator)
+        masks = torch.rand(B, height, width, generator=generator) < 0.4
+        masks[0, 0, 1], masks[0, 1, 0] = True, False  # one of each, and no mask is its own transpose
+        return Case("corrupt", f"corrupt: {about}", ("corrupt", draw(), masks, draw()))
+
+    top, left = sizes(generator, 2, 1, 3)
+    h, w, rows, columns = sizes(generator, 4, 2, 5)
+    grid = tiles(rows, columns, h, w, generator)
+    some = number(generator, 2, len(grid) - 2)
+    between = (h * w * some - 0.5) / (h * w * len(grid))
+    quarter = tiles(4, 4, 2, 2, generator)
+    first = [1, 1, 4, 5]
+    within = [2, 2, 2, 3]
+    behind = [[6, 1, 2, 2], [0, 7, 2, 2], [5, 7, 2, 2], [2, 7, 2, 2]]
+    H, W = 9, 11
+    lots = torch.rand(40, 4, generator=generator)
+    side = 1 + (lots[:, :2] * 4).long()
+    many = torch.cat([(lots[:, 2:] * (torch.tensor([H, W]) - side + 1)).long(), side], dim=1)
+    many = torch.cat([many[:1], many])  # the first one twice
+    B, C, S = sizes(generator, 3, 2, 4)
+    return [
+        case("one block", "one block of 2 x 3, in 4 x 5 pixels", [[1, 2, 2, 3]], 4, 5, 0.1),
+        case("one block", "one block that is no square", [[top, left, h, w + 2]], top + h + 1, left + w + 4, 0.01),
+        case("one block", "one block in the lower right corner", [[6 - 3, 8 - 2, 3, 2]], 6, 8, 0.05),
+        case("until the share", "four blocks side by side, half the pixels", tiles(1, 4, 2, 1, generator), 2, 4, 0.5),
+        case("until the share", "16 blocks, exactly a quarter of the pixels", quarter, 8, 8, 0.25),
+        case("until the share", "blocks that do not overlap", grid, h * rows, w * columns, between),
+        case("until the share", "a share of 0", quarter, 8, 8, 0.0),
+        case("until the share", "too few blocks", quarter[:3], 8, 8, 0.9),
+        case("overlaps", "the second block lies in the first", [first, within, *behind], 8, 10, 29.5 / 80),
+        case("overlaps", "40 blocks, some of which overlap", many, H, W, (number(generator, 35, 60) + 0.5) / (H * W)),
+        corrupt("one image of 2 x 2", 1, 1, 2, 2),
+        corrupt("a batch", B, C, S + 1, S + 3),
+        corrupt("B = C = height = width: no axis can be told by its size", 4, 4, 4, 4),
+    ]
+
+
+def inside(block: Sequence[int], height: int, width: int) -> Tensor:
+    """True in the block."""
+    top, left, h, w = block
+    found = torch.zeros(height, width, dtype=torch.bool)
+    found[top : top + h, left : left + w] = True
+    return found
+
+
+def masked_with(
+    block: Callable[[Sequence[int], int, int], Tensor] = inside,
+    join: Callable[[Tensor, Tensor], Tensor] = torch.logical_or,
+    counted: str = "union",
+    enough: Callable[[float, float], bool] = lambda count, wanted: count >= wanted,
+    ends: str = "before the next",
+    after: Callable[[Tensor], Tensor] = lambda mask: mask,
+):
+    """The mask with something else in it. ``counted``: pixels of the union, of all blocks together, or no count of
+    pixels but of blocks. ``ends``: before the next block where there are enough, or before the one that gives them."""
+
+    def mistake(task, *arguments):
+        if task == "corrupt":
+            return blocks_reference(task, *arguments)
+        blocks, height, width, share = arguments
+        mask, total = torch.zeros(height, width, dtype=torch.bool), 0
+        for row, one in enumerate(blocks.tolist()):
+            piece = block(one, height, width)
+            new = join(mask, piece)
+            total += one[2] * one[3]
+            count = {"union": mask.sum(), "areas": total - one[2] * one[3], "blocks": row}[counted]
+            then = {"union": new.sum(), "areas": total}.get(counted, 0)
+            wanted = share * (len(blocks) if counted == "blocks" else height * width)
+            if enough(count, wanted) or (ends == "before it is reached" and then >= wanted):
+                break
+            mask = new
+        return after(mask)
+
+    return mistake
+
+
+def corrupted_with(change: Callable[[Tensor, Tensor, Tensor], Tensor]):
+    """``change`` sees images, masks with an axis for channels, and the filling."""
+
+    def mistake(task, *arguments):
+        if task == "block_mask":
+            return blocks_reference(task, *arguments)
+        images, masks, filling = arguments
+        return change(images, masks[:, None], filling)
+
+    return mistake
+
+
+def to_the_end(block: Sequence[int], height: int, width: int) -> Tensor:
+    top, left, bottom, right = block
+    return inside((top, left, max(0, bottom - top), max(0, right - left)), height, width)
+
+
+block_masks = Part(
+    "block_masks",
+    {"one block": 3, "until the share": 4, "overlaps": 3, "corrupt": 3},
+    blocks_cases,
+    blocks_reference,
+    {
+        "a pixel in two blocks counts twice: count the pixels of the union, not the areas": masked_with(
+            counted="areas"
+        ),
+        "one block too many: where exactly the share is covered, that is enough": masked_with(
+            enough=lambda count, wanted: count > wanted
+        ),
+        "rows and columns have changed places: a block is top, left, height, width": masked_with(
+            lambda block, height, width: inside([block[i] for i in (1, 0, 3, 2)], height, width)
+        ),
+        "the third and fourth number are read as the lower and the right edge: they are height and width": masked_with(
+            to_the_end
+        ),
+        "a block is one row and one column too large: top + height is the first row behind it": masked_with(
+            lambda block, height, width: inside((*block[:2], block[2] + 1, block[3] + 1), height, width)
+        ),
+        "the mask is the other way round: it is True in the blocks": masked_with(after=torch.logical_not),
+        "all blocks are taken: none is where the share is reached already": masked_with(
+            enough=lambda count, wanted: False
+        ),
+        "the block with which the share is reached is left out: it belongs to the mask": masked_with(
+            ends="before it is reached"
+        ),
+        "the share is one of the blocks: it is one of the pixels": masked_with(counted="blocks"),
+        "a pixel in two blocks is visible again: the mask is the union": masked_with(join=torch.logical_xor),
+        "only the latest block is in the mask: it is the union of all": masked_with(join=lambda mask, piece: piece),
+        "the filling stands outside of the mask: it belongs where the mask is True": corrupted_with(
+            lambda images, masks, filling: torch.where(masks, images, filling)
+        ),
+        "pixels in the mask are 0: they are those of the filling": corrupted_with(
+            lambda images, masks, filling: images * ~masks
+        ),
+        "the filling is added to what was there: it takes its place": corrupted_with(
+            lambda images, masks, filling: images + masks * filling
+        ),
+        "the mask is turned by its diagonal: rows stay rows": corrupted_with(
+            lambda images, masks, filling: torch.where(masks.mT, filling, images)
+        ),
+        "the first image's mask is used for all: each image has its own": corrupted_with(
+            lambda images, masks, filling: torch.where(masks[:1], filling, images)
+        ),
+    },
+)
+
+
+# --- quarter turns and their labels --------------------------------------------------------------------------
+
+
+def turned_left(image: np.ndarray, times: int) -> np.ndarray:
+    """(C, S, S), ``times`` quarters anticlockwise: what was in the last column comes into the first row."""
+    for _ in range(times):
+        S, before = image.shape[-1], image
+        image = np.empty_like(before)
+        for y, x in np.ndindex(S, S):
+            image[:, y, x] = before[:, x, S - 1 - y]
+    return image
+
+
+def rotations_reference(task, images, turns=None):
+    images = np.asarray(images)
+    if task == "turn":
+        return np.stack([turned_left(image, int(k)) for image, k in zip(images, turns)])
+    pairs = [(turned_left(image, k), k) for image in images for k in range(4)]
+    return np.stack([image for image, _ in pairs]), np.array([k for _, k in pairs])
+
+
+def rotations_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def turn(aspect, about, images, turns):
+        return Case(aspect, f"turn: {about}", ("turn", images, torch.as_tensor(turns)))
+
+    def four(about, *shape):
+        return Case("four turns", f"four_turns: {about}", ("four_turns", draw(*shape)))
+
+    B, C, S = sizes(generator, 3, 2, 5)
+    mixed = torch.cat([torch.tensor([1, 3, 0, 2]), torch.randint(4, (3,), generator=generator)])
+    return [
+        turn("one image", "one image of 2 x 2, one quarter", torch.arange(1.0, 5.0).view(1, 1, 2, 2), [1]),
+        turn("one image", "one image, three quarters", draw(1, C, S, S), [3]),
+        turn("one image", "one image, two quarters", draw(1, 1, 3, 3), [2]),
+        turn("one image", "one image, no quarter", draw(1, 1, 3, 3), [0]),
+        turn("a batch", "two images of 2 x 2, none and one quarter", draw(2, 1, 2, 2), [0, 1]),
+        turn("a batch", "seven images", draw(7, C, S, S), mixed),
+        turn("a batch", "B = C = S: no axis can be told by its size", draw(4, 4, 4, 4), mixed[:4]),
+        four("one image of 2 x 2", 1, 1, 2, 2),
+        four("a batch", B, C, S, S),
+        four("B = C = S = 4: no axis can be told by its size", 4, 4, 4, 4),
+    ]
+
+
+def each_turned(images: Tensor, turns: Tensor, one: Callable[[Tensor, int], Tensor]) -> Tensor:
+    return torch.stack([one(image, int(k)) for image, k in zip(images, turns)])
+
+
+def left(image: Tensor, k: int) -> Tensor:
+    return image.rot90(k, (-2, -1))
+
+
+def rotated_with(
+    one: Callable[[Tensor, int], Tensor] = left,
+    turns: Callable[[Tensor], Tensor] = lambda turns: turns,
+    by_turn: bool = False,
+    labels: Callable[[Tensor, int], Tensor] = lambda labels, B: labels,
+):
+    """Both functions with something else in them. ``by_turn``: of four turns, all images with the first come first.
+    ``labels`` sees the right ones and B."""
+
+    def mistake(task, images, given=None):
+        B = len(images)
+        if task == "turn":
+            return each_turned(images, turns(given), one)
+        found = torch.arange(4).repeat_interleave(B) if by_turn else torch.arange(4).repeat(B)
+        images = images.repeat(4, 1, 1, 1) if by_turn else images.repeat_interleave(4, dim=0)
+        return each_turned(images, turns(found), one), labels(found, B)
+
+    return mistake
+
+
+rotations = Part(
+    "rotations",
+    {"one image": 3, "a batch": 3, "four turns": 6},
+    rotations_cases,
+    rotations_reference,
+    {
+        "the images are turned clockwise: one quarter anticlockwise brings the last column into the first row": (
+            rotated_with(lambda image, k: left(image, -k))
+        ),
+        "the images are turned clockwise, or the labels count clockwise: both go anticlockwise": rotated_with(
+            labels=lambda labels, B: -labels % 4
+        ),
+        "the images are mirrored at their diagonal: that is no turn": rotated_with(
+            lambda image, k: image.mT if k == 1 else image.mT.rot90(2, (-2, -1)) if k == 3 else left(image, k)
+        ),
+        "the images are mirrored, too: a quarter is one of transpose and flip, in the right order": rotated_with(
+            lambda image, k: left(image.flip(-1), k) if k else image
+        ),
+        "each image is turned by the first one's number: each has its own": rotated_with(
+            turns=lambda turns: turns[:1].expand_as(turns)
+        ),
+        "three quarters are turned like one": rotated_with(lambda image, k: left(image, min(k, 4 - k))),
+        "all images with no turn come first: the four turns of an image stand beside each other": rotated_with(
+            by_turn=True
+        ),
+        "images and labels have different orders: the labels go 0 1 2 3 0 1 2 3 …, so should the turns": (
+            lambda task, images, turns=None: (
+                rotations_reference(task, images, turns)
+                if task == "turn"
+                else (rotated_with(by_turn=True)(task, images)[0], torch.arange(4).repeat(len(images)))
+            )
+        ),
+        "images and labels have different orders: the turns go 0 1 2 3 0 1 2 3 …, so should the labels": rotated_with(
+            labels=lambda labels, B: labels.view(B, 4).T.flatten().sort().values
+        ),
+        "the labels are the images' numbers: they are the turns'": rotated_with(
+            labels=lambda labels, B: torch.arange(B).repeat_interleave(4)
+        ),
+        "the labels begin with 1: no turn is 0": rotated_with(labels=lambda labels, B: labels + 1),
+    },
+)
+
+
+# --- restore what was corrupted ------------------------------------------------------------------------------
+
+
+def reconstruction_reference(found, clean, masks) -> np.ndarray:
+    found, clean, masks = np.asarray(found, float), np.asarray(clean, float), np.asarray(masks)
+    result = np.zeros(len(found))
+    for b in range(len(found)):
+        errors = [
+            abs(found[b, c, y, x] - clean[b, c, y, x]) for c, y, x in np.ndindex(found[b].shape) if masks[b, y, x]
+        ]
+        result[b] = sum(errors) / len(errors) if errors else 0.0
+    return result
+
+
+def reconstruction_cases(generator: torch.Generator) -> list[Case]:
+    def case(aspect, about, B, C, height, width, covered: Sequence[int] = ()):
+        """``covered``: how many pixels, of each image."""
+        draw = partial(numbers, B, C, height, width, generator=generator)
+        order = torch.rand(B, height * width, generator=generator).argsort(dim=1)
+        masks = order < torch.tensor(covered)[:, None]
+        return Case(aspect, about, (draw(scale=2.0), draw(scale=2.0), masks.view(B, height, width)))
+
+    B, C, height, width = sizes(generator, 4, 2, 6)
+    pixels = height * width
+    some = (1 + torch.randperm(pixels - 1, generator=generator))[: B - 1].tolist()
+    return [
+        case("which pixels", "one image of 2 x 2, two pixels corrupted", 1, 1, 2, 2, [2]),
+        case("which pixels", "one image, five pixels corrupted", 1, 1, 4, 5, [5]),
+        case("which pixels", "one image, all pixels corrupted", 1, 1, 2, 3, [6]),
+        case("batch", "two images of 2 x 2, one and three pixels corrupted", 2, 1, 2, 2, [1, 3]),
+        case("batch", "one image, three channels", 1, 3, 3, 2, [4]),
+        case("batch", "images with different numbers of corrupted pixels", B, C, height, width, [*some, 1]),
+        case("batch", "B = C = height = width: no axis can be told by its size", 4, 4, 4, 4, [3, 7, 10, 15]),
+        case("nothing corrupted", "the second of three images has no corrupted pixel", 3, 2, 3, 4, [5, 0, 12]),
+        case("nothing corrupted", "one image without a corrupted pixel", 1, 1, 2, 2, [0]),
+    ]
+
+
+def reconstructed_with(
+    error: Callable[[Tensor], Tensor] = torch.abs,
+    where: Callable[[Tensor], Tensor] = lambda masks: masks,
+    divisor: Callable[[Tensor], Tensor] = lambda masks: masks.sum(dim=(1, 2)).clamp(min=1),
+    channels: Callable[[Tensor], Tensor] = lambda wrong: wrong.mean(dim=1),
+    after: Callable[[Tensor], Tensor] = lambda losses: losses,
+):
+    """The losses with something else in them; ``divisor`` sees what ``where`` has made of the masks."""
+
+    def mistake(found, clean, masks):
+        kept = where(masks)
+        wrong = channels(error(found - clean)) * kept
+        return after(wrong.sum(dim=(1, 2)) / divisor(kept))
+
+    return mistake
+
+
+def pixels_of(masks: Tensor) -> float:
+    return float(masks[0].numel())
+
+
+reconstruction_losses = Part(
+    "reconstruction_losses",
+    {"which pixels": 5, "batch": 3, "nothing corrupted": 3},
+    reconstruction_cases,
+    reconstruction_reference,
+    {
+        "all pixels count: only the corrupted ones do": reconstructed_with(where=torch.ones_like),
+        "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
+            reconstructed_with(divisor=pixels_of)
+        ),
+        "the pixels that were not corrupted count: it is the others that do": reconstructed_with(
+            where=torch.logical_not
+        ),
+        "the errors are squared: take their absolute values": reconstructed_with(torch.square),
+        "the errors have their signs: take their absolute values": reconstructed_with(lambda error: error),
+        "this is the sum: divide by the number of corrupted pixels": reconstructed_with(divisor=lambda masks: 1.0),
+        "the channels are added up: take their mean, too": reconstructed_with(channels=lambda wrong: wrong.sum(dim=1)),
+        "this is one number for all: each image has its own mean": lambda found, clean, masks: (
+            (found - clean).abs().mean(dim=1)[masks].mean()
+        ),
+        "this is the mean of the images' losses: each has its own": reconstructed_with(
+            after=lambda losses: losses.mean()
+        ),
+        "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
+            reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
+        ),
+        "an image without a corrupted pixel gives 0 / 0: its loss is 0": reconstructed_with(
+            divisor=lambda masks: masks.sum(dim=(1, 2))
+        ),
+    },
+)
+
+
+# --- find the other view -------------------------------------------------------------------------------------
+
+
+def contrastive_reference(vectors, temperature) -> np.ndarray:
+    vectors = np.asarray(vectors, float)
+    B = len(vectors)
+    units = [[row / np.sqrt(sum(row * row)) for row in views] for views in vectors]
+    result = np.zeros((B, 2))
+    for b, v in np.ndindex(B, 2):
+        logits = {(i, j): sum(units[b][v] * units[i][j]) / temperature for i, j in np.ndindex(B, 2) if (i, j) != (b, v)}
+        result[b, v] = np.log(sum(np.exp(x) for x in logits.values())) - logits[b, 1 - v]
+    return result
+
+
+def contrastive_cases(generator: torch.Generator) -> list[Case]:
+    def case(aspect, about, B, d, temperature, length=1.0):
+        vectors = numbers(B, 2, d, generator=generator)
+        lengths = 1.0
+        if length != 1:
+            lengths = length * (0.3 + torch.rand(B, 2, 1, generator=generator))
+        return Case(aspect, about, (F.normalize(vectors, dim=-1) * lengths, temperature))
+
+    corner = torch.tensor([[[1.0, 0], [1, 0]], [[0, 1], [0.6, 0.8]]])
+    B, d = sizes(generator, 2, 3, 7)
+    tau = 0.1 * number(generator, 2, 7)
+    return [
+        Case("two images", "two images, vectors in the plane, temperature 1", (corner, 1.0)),
+        case("two images", "two images, temperature 1", 2, 3, 1.0),
+        case("batch", "a batch, temperature 1", B, d, 1.0),
+        case("batch", "d = 2 B = 8, temperature 1: no axis can be told by its size", 4, 8, 1.0),
+        case("temperature", f"two images, temperature {tau:.1f}", 2, 3, tau),
+        case("temperature", f"a batch, temperature {tau:.1f}", B + 1, d, tau),
+        case("lengths", "two images, vectors of other lengths, temperature 1", 2, 3, 1.0, 3.0),
+        case("lengths", "a batch of vectors of other lengths", B, d + 1, 0.5, 2.0),
+    ]
+
+
+def contrasted_with(
+    unit: Callable[[Tensor], Tensor] = lambda vectors: F.normalize(vectors, dim=-1),
+    scale: Callable[[Tensor, float], Tensor] = lambda cosines, temperature: cosines / temperature,
+    out: Callable[[int], Tensor] = lambda n: torch.eye(n, dtype=torch.bool),
+    other: Callable[[int], Tensor] = lambda n: torch.arange(n) ^ 1,
+    without_other: bool = False,
+    after: Callable[[Tensor], Tensor] = lambda losses: losses,
+):
+    """The losses with something else in them. ``out``: which of the 2 B are not among those to choose from.
+    ``without_other``: nor is the other view, below the fraction's line."""
+
+    def mistake(vectors, temperature):
+        z = unit(vectors).flatten(0, 1)
+        n = len(z)
+        logits, partner = scale(z @ z.T, temperature), other(n)[:, None]
+        below = logits.masked_fill(out(n), -torch.inf)
+        if without_other:
+            below = below.scatter(1, partner, -torch.inf)
+        losses = below.logsumexp(dim=1) - logits.gather(1, partner)[:, 0]
+        return after(losses.unflatten(0, (-1, 2)))
+
+    return mistake
+
+
+def first_views(vectors: Tensor, temperature: float) -> Tensor:
+    """Each first view looks for its partner among the second ones."""
+    first, second = F.normalize(vectors, dim=-1).unbind(dim=1)
+    return F.cross_entropy(first @ second.T / temperature, torch.arange(len(first)), reduction="none")
+
+
+def both_ways(vectors: Tensor, temperature: float) -> Tensor:
+    return torch.stack([first_views(vectors, temperature), first_views(vectors.flip(1), temperature)], dim=1)
+
+
+def halves(n: int) -> Tensor:
+    return torch.arange(n).roll(n // 2)
+
+
+contrastive_losses = Part(
+    "contrastive_losses",
+    {"two images": 5, "batch": 4, "temperature": 3, "lengths": 3},
+    contrastive_cases,
+    contrastive_reference,
+    {
+        "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
+            out=lambda n: torch.zeros(n, n, dtype=torch.bool)
+        ),
+        "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": (
+            lambda vectors, temperature: contrasted_with(
+                scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
+                out=lambda n: torch.zeros(n, n, dtype=torch.bool),
+            )(vectors, temperature)
+        ),
+        "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
+        "the mean of the first views' losses: each of the two views has its own, (B, 2)": (
+            lambda vectors, temperature: first_views(vectors, temperature).mean()
+        ),
+        "a view is compared with the other kind of views alone, first with second: all 2 B - 1 are to choose from": (
+            both_ways
+        ),
+        "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
+        "this is the partner's place as if all first views came before all second ones: the two views of an image are "
+        "vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
+        "the losses are in another order: row b has those of the two views of image b": contrasted_with(
+            after=lambda losses: losses.T.reshape(-1, 2)
+        ),
+        "this is the mean of all: each view has its own loss, (B, 2)": contrasted_with(
+            after=lambda losses: losses.mean()
+        ),
+        "the two views' losses are averaged: each view has its own, (B, 2)": contrasted_with(
+            after=lambda losses: losses.mean(dim=1)
+        ),
+        "the sign is wrong: it is minus the logarithm": contrasted_with(after=torch.neg),
+        "the cosines are not divided by the temperature": contrasted_with(scale=lambda cosines, temperature: cosines),
+        "the cosines are multiplied by the temperature: divide by it": contrasted_with(
+            scale=lambda cosines, temperature: cosines * temperature
+        ),
+        "the losses are divided by the temperature: it is the cosines that are": (
+            lambda vectors, temperature: contrasted_with()(vectors, 1.0) / temperature
+        ),
+        "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
+        "the numbers of a batch are scaled together: each vector has the length 1 of its own": contrasted_with(
+            lambda vectors: F.normalize(vectors, dim=0)
+        ),
+    },
+)
+
+
+# --- one loss of several -------------------------------------------------------------------------------------
+
+
+def slopes(function: Callable[[Tensor, Tensor], Tensor], losses: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients by the losses and by s."""
+    losses, s = losses.clone().requires_grad_(), s.clone().requires_grad_()
+    total = function(losses, s)
+    if not total.requires_grad:
+        return torch.zeros_like(losses), torch.zeros_like(s)
+    return torch.autograd.grad(total, (losses, s), allow_unused=True, materialize_grads=True)
+
+
+def weighing_reference(task, *arguments):
+    losses, s = (np.asarray(a, float) for a in (*arguments, 0.0)[:2])
+    if task == "best":
+        # where the derivative by v = e^s is 0: 2 v^2 = L (1 + v)
+        return np.log((losses + np.sqrt(losses**2 + 8 * losses)) / 4)
+    variances = np.exp(s)
+    if task == "total":
+        return np.float64(sum(losses / (2 * variances) + np.log(1 + variances)))
+    return 1 / (2 * variances), variances / (1 + variances) - losses / (2 * variances)
+
+
+def weighing_cases(generator: torch.Generator) -> list[Case]:
+    def losses(n):
+        return 0.1 + 3 * torch.rand(n, generator=generator)
+
+    def pair(n):
+        s = numbers(n, generator=generator)
+        return losses(n), s + s.sign() * 0.2  # none is near 0
+
+    n = number(generator, 4, 6)
+    return [
+        Case("total", "one loss of 2, s = 0, so sigma^2 = 1", ("total", torch.tensor([2.0]), torch.zeros(1))),
+        Case("total", "three losses, s = 0", ("total", losses(3), torch.zeros(3))),
+        Case("total", "one loss, sigma^2 = 3", ("total", losses(1), torch.tensor([3.0]).log())),
+        Case("total", f"{n} losses", ("total", *pair(n))),
+        Case("learned", "the gradients for one loss", ("slopes", *pair(1))),
+        Case("learned", f"the gradients for {n} losses", ("slopes", *pair(n))),
+        Case("best", "the loss 1, whose best sigma^2 is 1", ("best", torch.ones(1))),
+        Case("best", f"{n} losses", ("best", losses(n))),
+    ]
+
+
+def weighed_with(
+    total: Callable[[Tensor, Tensor], Tensor] = lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).sum(),
+    best: Callable[[Tensor], Tensor] = lambda L: ((L + (L * L + 8 * L).sqrt()) / 4).log(),
+):
+    def mistake(task, losses, s=None):
+        if task == "best":
+            return best(losses)
+        return total(losses, s) if task == "total" else slopes(total, losses, s)
+
+    return mistake
+
+
+weighing = Part(
+    "weighing",
+    {"total": 5, "learned": 3, "best": 3},
+    weighing_cases,
+    weighing_reference,
+    {
+        "s is taken for the variance itself: it is its logarithm, sigma^2 = e^s": weighed_with(
+            lambda L, s: (L / (2 * s) + (1 + s).log()).sum()
+        ),
+        "the term ln(1 + sigma^2) is missing: without it the variances grow without end": weighed_with(
+            lambda L, s: (L / 2 * (-s).exp()).sum()
+        ),
+        "this is ln(sigma^2), which falls without end where a loss is near 0: take ln(1 + sigma^2)": weighed_with(
+            lambda L, s: (L / 2 * (-s).exp() + s).sum()
+        ),
+        "this is ln(sigma): take ln(1 + sigma^2)": weighed_with(lambda L, s: (L / 2 * (-s).exp() + s / 2).sum()),
+        "this is ln(1 + s): sigma^2 is e^s": weighed_with(lambda L, s: (L / 2 * (-s).exp() + (1 + s).log()).sum()),
+        "the factor 1/2 is missing": weighed_with(lambda L, s: (L * (-s).exp() + F.softplus(s)).sum()),
+        "the losses are multiplied by the variances: divide by them": weighed_with(
+            lambda L, s: (L / 2 * s.exp() + F.softplus(s)).sum()
+        ),
+        "the losses are divided by sigma: it is sigma^2, e^s": weighed_with(
+            lambda L, s: (L / 2 * (-s / 2).exp() + F.softplus(s)).sum()
+        ),
+        "s is taken for ln(sigma): it is ln(sigma^2)": weighed_with(
+            lambda L, s: (L / 2 * (-2 * s).exp() + F.softplus(2 * s)).sum()
+        ),
+        "this is the mean: it is the sum of all losses": weighed_with(
+            lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).mean()
+        ),
+        "each loss has its own number: the sum is asked for": weighed_with(
+            lambda L, s: L / 2 * (-s).exp() + F.softplus(s)
+        ),
+        "no gradient reaches s: the variances are learned, so keep tensors (no .item(), float() or detach())": (
+            weighed_with(lambda L, s: (L / 2 * (-s.detach()).exp() + F.softplus(s.detach())).sum())
+        ),
+        "no gradient reaches anything: keep tensors (no .item(), float() or detach())": weighed_with(
+            lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).sum().detach()
+        ),
+        "the weights are constants: the gradient reaches s through ln(1 + sigma^2) alone": weighed_with(
+            lambda L, s: (L / 2 * (-s.detach()).exp() + F.softplus(s)).sum()
+        ),
+        "this is sigma^2: its logarithm is asked for": weighed_with(best=lambda L: (L + (L * L + 8 * L).sqrt()) / 4),
+        "this is for ln(sigma^2) in the place of ln(1 + sigma^2)": weighed_with(best=lambda L: (L / 2).log()),
+        "this is the other root of the quadratic equation, or its sign is lost: sigma^2 is above 0": weighed_with(
+            best=lambda L: ((L - (L * L + 8 * L).sqrt()) / 4).abs().log()
+        ),
+        "the factor 1/2 is missing in the equation: 2 sigma^4 = (1 + sigma^2) L": weighed_with(
+            best=lambda L: ((L + (L * L + 4 * L).sqrt()) / 2).log()
+        ),
+    },
+)
+
+
+# --- what features are worth, without a leak -----------------------------------------------------------------
+
+
+def evaluation_reference(task, *arguments):
+    if task == "standardise":
+        features, queries = (np.asarray(a, float) for a in arguments)
+        shifted = [np.zeros_like(features), np.zeros_like(queries)]
+        for j in range(features.shape[1]):
+            column = features[:, j]
+            mean = sum(column) / len(column)
+            deviation = (sum((column - mean) ** 2) / len(column)) ** 0.5
+            for result, given in zip(shifted, (features, queries)):
+                result[:, j] = (given[:, j] - mean) / (deviation if deviation > 1e-9 else 1.0)
+        return tuple(shifted)
+    features, labels, queries, k, temperature, classes = arguments
+    features, queries = (np.asarray(a, float) for a in (features, queries))
+    result = np.zeros((len(queries), classes))
+    for i, query in enumerate(queries):
+        cosines = [sum(query * row) / np.sqrt(sum(query**2) * sum(row**2)) for row in features]
+        for j in sorted(range(len(cosines)), key=lambda j: -cosines[j])[:k]:
+            result[i, labels[j]] += np.exp(cosines[j] / temperature)
+    return result / result.sum(axis=1, keepdims=True)
+
+
+def evaluation_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def standardise(aspect, about, n, m, D, constant=False):
+        spread, middle = 0.5 + 3 * torch.rand(D, generator=generator), draw(D, scale=4.0)
+        features, queries = draw(n, D) * spread + middle, 1 + 2 * draw(m, D) * spread + middle
+        if constant:
+            features[:, 1] = 2.0  # exact in every way to take a mean
+        return Case(aspect, f"standardise: {about}", ("standardise", features, queries))
+
+    def vote(about, n, m, D, k, temperature, classes, longer=1.0):
+        features, labels = draw(n, D), torch.arange(n) % (classes - 1)  # of one class there is none
+        features = features * (0.5 + longer * torch.rand(n, 1, generator=generator))
+        order = torch.randperm(n, generator=generator)
+        arguments = (features, labels[order], draw(m, D, scale=3.0), k, temperature, classes)
+        return Case("neighbours", f"knn_shares: {about}", ("knn_shares", *arguments))
+
+    n, m, D = sizes(generator, 3, 5, 9)
+    k = number(generator, 4, 6)
+    return [
+        standardise("standardise", "three vectors of one number, two queries", 3, 2, 1),
+        standardise("standardise", f"{n} vectors of {D} numbers, {m} queries", n, m, D),
+        standardise("standardise", "n = m = D: no axis can be told by its size", 6, 6, 6),
+        standardise("standardise", "one query", n, 1, D),
+        standardise("constant numbers", "the second number is the same in all vectors", n, m, D, constant=True),
+        vote("four vectors, the two nearest vote, temperature 1", 4, 1, 2, 2, 1.0, 3),
+        vote(f"{3 * n} vectors, {k} nearest, {m} queries", 3 * n, m, D, k, 0.3, 4),
+        vote("n = m = D = classes: no axis can be told by its size", 6, 6, 6, 4, 0.5, 6, longer=3.0),
+    ]
+
+
+def standardised_with(
+    by: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda features, queries: (features, features),
+    statistics: Callable[[Tensor], tuple[Tensor, Tensor]] = lambda x: (x.mean(dim=0), x.std(dim=0, correction=0)),
+    divide: Callable[[Tensor, Tensor], Tensor] = lambda x, deviation: x / deviation.where(deviation > 1e-9, 1.0),
+):
+    """``by``: what the statistics of the features come from, and those of the queries."""
+
+    def mistake(task, *arguments):
+        if task == "knn_shares":
+            return evaluation_reference(task, *arguments)
+        results = []
+        for given, source in zip(arguments, by(*arguments)):
+            mean, deviation = statistics(source)
+            results.append(divide(given - mean, deviation))
+        return tuple(results)
+
+    return mistake
+
+
+def cosines_of(features: Tensor, queries: Tensor) -> Tensor:
+    return F.normalize(queries, dim=1) @ F.normalize(features, dim=1).T
+
+
+def shares_with(
+    near: Callable[[Tensor, Tensor], Tensor] = cosines_of,
+    weigh: Callable[[Tensor, float], Tensor] = lambda near, temperature: (near / temperature).exp(),
+    after: Callable[[Tensor], Tensor] = lambda votes: votes / votes.sum(dim=1, keepdim=True),
+    all_of_them: bool = False,
+    once: bool = False,
+    largest: bool = True,
+):
+    """``once``: of the neighbours of a class the farthest counts alone."""
+
+    def mistake(task, *arguments):
+        if task == "standardise":
+            return evaluation_reference(task, *arguments)
+        features, labels, queries, k, temperature, classes = arguments
+        found, rows = near(features, queries).topk(len(features) if all_of_them else k, largest=largest)
+        votes, weights = torch.zeros(len(queries), classes), weigh(found, temperature)
+        for i, j in np.ndindex(*rows.shape):
+            label = labels[rows[i, j]]
+            votes[i, label] = weights[i, j] + (0.0 if once else votes[i, label])
+        return after(votes)
+
+    return mistake
+
+
+evaluation = Part(
+    "evaluation",
+    {"standardise": 4, "constant numbers": 2, "neighbours": 6},
+    evaluation_cases,
+    evaluation_reference,
+    {
+        "the queries are standardised by their own mean and deviation: that leaks the test into the features, and one "
+        "query alone would have no deviation": standardised_with(lambda features, queries: (features, queries)),
+        "mean and deviation are those of features and queries together: the test leaks into them. Take the features' "
+        "alone": standardised_with(lambda features, queries: (torch.cat([features, queries]),) * 2),
+        "both are standardised by the queries: mean and deviation come from the features": standardised_with(
+            lambda features, queries: (queries, queries)
+        ),
+        "each vector is standardised by itself: mean and deviation are those of a number over all vectors, dim=0": (
+            standardised_with(
+                lambda features, queries: (features, queries),
+                lambda x: (x.mean(dim=1, keepdim=True), x.std(dim=1, keepdim=True, correction=0)),
+            )
+        ),
+        "one mean and one deviation for all numbers: each of the D numbers has its own, dim=0": standardised_with(
+            statistics=lambda x: (x.mean(), x.std(correction=0))
+        ),
+        "the deviation is divided by n - 1: correction=0": standardised_with(
+            statistics=lambda x: (x.mean(dim=0), x.std(dim=0))
+        ),
+        "this is divided by the variance: divide by the deviation, its root": standardised_with(
+            statistics=lambda x: (x.mean(dim=0), x.var(dim=0, correction=0))
+        ),
+        "the queries are left as they are: they are standardised, too": (
+            lambda task, *arguments: (
+                (standardised_with()(task, *arguments)[0], arguments[1])
+                if task == "standardise"
+                else evaluation_reference(task, *arguments)
+            )
+        ),
+        "a number that is the same in all vectors gives 0 / 0: divide by 1 there": standardised_with(
+            divide=lambda x, deviation: x / deviation
+        ),
+        "a number that is the same in all vectors is divided by next to nothing, so that in the queries it is huge: "
+        "divide by 1 there": standardised_with(divide=lambda x, deviation: x / (deviation + 1e-6)),
+        "these are products of vectors that are not scaled to length 1: take the cosines": shares_with(
+            lambda features, queries: queries @ features.T
+        ),
+        "only the vectors that are searched are scaled to length 1: the queries are, too": shares_with(
+            lambda features, queries: queries @ F.normalize(features, dim=1).T
+        ),
+        "only the queries are scaled to length 1: the vectors that are searched are, too": shares_with(
+            lambda features, queries: F.normalize(queries, dim=1) @ features.T
+        ),
+        "all neighbours have the same weight: it is exp(cosine / temperature)": shares_with(
+            weigh=lambda near, temperature: torch.ones_like(near)
+        ),
+        "the weights are the cosines: they are exp(cosine / temperature)": shares_with(
+            weigh=lambda near, temperature: near
+        ),
+        "the temperature is missing, exp(cosine / temperature)": shares_with(
+            weigh=lambda near, temperature: near.exp()
+        ),
+        "the cosines are multiplied by the temperature: divide by it": shares_with(
+            weigh=lambda near, temperature: (near * temperature).exp()
+        ),
+        "all vectors vote: only the k nearest do": shares_with(all_of_them=True),
+        "a class with several neighbours has one vote: the weights of all of them are added": shares_with(once=True),
+        "the farthest vectors vote: the nearest have the largest cosines": shares_with(largest=False),
+        "the shares are not divided by their sum: each row sums to 1": shares_with(after=lambda votes: votes),
+    },
+)
+
+
+# --- a SiT of one's own, without labels ----------------------------------------------------------------------
+
+BODY = ViTConfig(8, 4, 1, d_model=64, n_heads=4, d_ff=128, n_layers=2, classes=0, pooling="mean")
+LOW, HIGH = 0.60, 0.80  # of the hidden digits, by their 20 neighbours
+
+
+def scaled(images: Tensor) -> Tensor:
+    return (images - 0.3) / 0.6
+
+
+def lit(images: Tensor, generator: torch.Generator) -> Tensor:
+    """In weaker ink, in a light of its own, with noise; as in the exercise."""
+    B, place = len(images), torch.linspace(-1, 1, 8)
+    ink = 0.5 + 0.5 * torch.rand(B, 1, 1, 1, generator=generator)
+    down, right, level = 2 * torch.rand(3, B, 1, 1, 1, generator=generator) - 1
+    light = down * place[:, None] + right * place + level
+    return scaled(ink * images + light + 0.05 * torch.randn(images.shape, generator=generator))
+
+
+def pretrain_cases(generator: torch.Generator) -> list[Case]:
+    seed = number(generator, 1, 2**31 - 1)
+    about = "digits of the test split, each in a light of its own"
+    return [Case(f"{bound:.0%} right", about, secret=seed) for bound in (LOW, HIGH)]
+
+
+def rebuilt(weights: Arrays) -> SiT | str:
+    """A model of ours with these weights and the heads that they are for; or, in words, why there is none."""
+    objectives = [name for name in OBJECTIVES if any(key.startswith(f"heads.{name}.") for key in weights)]
+    if not objectives:
+        return "this is no SiT: return the model that new_sit gave you"
+    model = SiT(SiTConfig(BODY, objectives, d_contrast=64)).eval()
+    missing = "this is not a model of new_sit: it has no weights {name}"
+    return put_into(model, weights, missing, "its sizes are not those of new_sit") or model
+
+
+@torch.inference_mode()
+def neighbours_right(model: SiT, found: Digits, asked: Tensor, labels: Tensor, generator: torch.Generator | None):
+    """The share of ``asked`` whose class the 20 nearest of ``found`` give; all in a light of their own, or in none."""
+    views = [scaled(x) if generator is None else lit(x, generator) for x in (found.images, asked)]
+    return (knn(model.features(views[0]), found.labels, model.features(views[1])) == labels).float().mean().item()
+
+
+@torch.inference_mode()
+def likeness(model: SiT) -> tuple[float, float]:
+    """Mean cosines of features, less the mean of all: of one digit in two lights, and of two digits in one light."""
+    images = digits("train").images[:200]
+    one, other, same_light = (
+        model.features(lit(x, torch.Generator().manual_seed(seed)))
+        for x, seed in ((images, 1), (images, 2), (images.roll(1, dims=0), 1))
+    )
+    one, other, same_light = (x - one.mean(dim=0) for x in (one, other, same_light))
+    return F.cosine_similarity(one, other).mean().item(), F.cosine_similarity(one, same_light).mean().item()
+
+
+@torch.inference_mode()
+def guesses(model: SiT) -> bool:
+    """Whether the model hardly finds the other view of an image, be it in another light or in the same one."""
+    images, generator = digits("train").images[:128], torch.Generator().manual_seed(1)
+    one, other = (lit(images, generator) for _ in range(2))
+    losses = []
+    for second in (other, one + 0.05 * torch.randn(one.shape, generator=generator)):
+        z = model(torch.cat([one, second]))["contrastive"]
+        logits = (z @ z.T / 0.2).fill_diagonal_(-torch.inf)
+        losses.append(F.cross_entropy(logits, torch.arange(len(z)).roll(len(one))).item())
+    return min(losses) > 0.9 * np.log(len(z) - 1)
+
+
+def why_not(model: SiT) -> str:
+    """The likely reason for wrong digits, in words."""
+    if bool((model.vit.norm.weight == 1).all()):
+        return "no weight has changed: do the updates reach the model that you return (backward, then step)?"
+    contrasted = "contrastive" in model.config.objectives
+    if contrasted and guesses(model):
+        return (
+            "its contrastive loss is that of mere guesses: are the two views of an image partners, vectors[b, 0] and "
+            "vectors[b, 1], and was it trained for long enough?"
+        )
+    same_digit, same_light = likeness(model)
+    if same_light < same_digit:
+        return "it looks at the digit more than at the light already: train longer, with larger batches or another rate"
+    words = "two digits in one light are more alike for it than one digit in two lights: "
+    if contrasted:
+        return words + "each of the two views needs a light of its own, by a call of lit for each"
+    return words + "your objective gains nothing from what stays when the light changes. Which one would?"
+
+
+@functools.lru_cache(maxsize=2)
+def judged(weights: bytes, objectives: tuple[str, ...], seed: int) -> tuple[float, str]:
+    """Of a model's weights: the share of right digits, and why not more are right."""
+    model = SiT(SiTConfig(BODY, objectives, d_contrast=64)).eval()
+    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+    test, generator = digits("test"), torch.Generator().manual_seed(seed)
+    asked, labels = test.images.repeat(2, 1, 1, 1), test.labels.repeat(2)
+    right = neighbours_right(model, digits("train"), asked, labels, generator)
+    return right, why_not(model) if right < HIGH else ""
+
+
+def judge_features(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Load the weights into a model of our own and look at the neighbours of its features."""
+    model = rebuilt(answers[-1])
+    if isinstance(model, str):
+        return model
+    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
+    right, why = judged(weights, model.config.objectives, case.secret)
+    wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]
+    return None if right >= wanted else f"{right:.0%} are right, {wanted:.0%} are asked for: {why}"
+
+
+pretrain = Part(
+    "pretrain",
+    {f"{LOW:.0%} right": 6, f"{HIGH:.0%} right": 8},
+    pretrain_cases,
+    judge=judge_features,
+    result="model",
+    seconds=180,
+)
+
+PARTS = (block_masks, rotations, reconstruction_losses, contrastive_losses, weighing, evaluation, pretrain)
+WRITTEN = {"what_a_loss_says": 12}
+score = partial(show_score, PARTS, WRITTEN)
