@@ -209,7 +209,8 @@ def corrupted_views(images: Tensor, drawn: Batch) -> Batch:
     some blurred, blocks and all.
 
     Args:
-        images: (B, 3, height, width) of floats in 0..1.
+        images: (B, 3, height, width) of floats in 0..1; or (B, P, 3, height, width), P pictures of the same thing,
+            which the views show in turns.
         drawn: by `draw_views`; ``noise`` decides on the size of the views.
 
     Returns:
@@ -223,9 +224,11 @@ def corrupted_views(images: Tensor, drawn: Batch) -> Batch:
     if drawn["rotations"].shape != (len(images), VIEWS):
         raise ValueError(f"drawn for {len(drawn['rotations'])} images: these are {len(images)}")
     size, found = drawn["noise"].shape[-1], []
+    pictures = images if images.dim() == 5 else images[:, None]
     for v in range(VIEWS):
         at = {name: x[:, v] for name, x in drawn.items()}
-        clean = rotate(flip(resized_crop(images, at["boxes"], size), at["flipped"]), at["rotations"])
+        picture = pictures[:, v % pictures.shape[1]]
+        clean = rotate(flip(resized_crop(picture, at["boxes"], size), at["flipped"]), at["rotations"])
         masks = cover(at["blocks"], size, size)
         filling = pick(at["others"] >= 0, clean[at["others"].clamp(min=0)], at["noise"].to(clean))
         x = greyscale(jitter(replace(clean, masks, filling), at["jitter"]), at["grey"])

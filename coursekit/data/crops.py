@@ -52,7 +52,8 @@ def multi_crop(
     blurred with 0.5. All are mirrored with 0.5, and grey with 0.2.
 
     Args:
-        images: (B, 3, height, width) of floats in 0..1.
+        images: (B, 3, height, width) of floats in 0..1; or (B, P, 3, height, width), P pictures of the same thing,
+            which the global views show in turns, and so do the local ones.
         generator: of all that is random.
         n_local: 0 for none; the result has no ``local`` then.
         sizes: side of the global views and of the local ones in pixels.
@@ -62,16 +63,20 @@ def multi_crop(
 
     Returns:
         ``global`` (B, 2, 3, side, side) and ``local`` (B, n_local, 3, side, side), in 0..1; with ``global_boxes``
-        (B, 2, 4) and ``local_boxes`` (B, n_local, 4), where they lie in the image: top, left, height, width in pixels.
+        (B, 2, 4) and ``local_boxes`` (B, n_local, 4), where they lie in their image: top, left, height, width in
+        pixels.
 
     Raises:
         ValueError: ``n_local`` below 0, or what the functions of ``augment`` refuse.
     """
     if n_local < 0:
         raise ValueError(f"n_local={n_local}: must be at least 0")
-    found = {}
+    found, pictures = {}, images if images.dim() == 5 else images[:, None]
     for name, views, size, scale in zip(("global", "local"), (GLOBAL, (LOCAL,) * n_local), sizes, scales):
-        drawn = [draw_view(images, generator, size, scale, odds, sigma, colours or {}) for odds in views]
+        drawn = [
+            draw_view(pictures[:, v % pictures.shape[1]], generator, size, scale, odds, sigma, colours or {})
+            for v, odds in enumerate(views)
+        ]
         if drawn:
             found[name], found[f"{name}_boxes"] = (torch.stack(parts, dim=1) for parts in zip(*drawn))
     return found

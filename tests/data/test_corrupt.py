@@ -254,6 +254,18 @@ def test_another_order_of_the_images_is_another_order_of_the_views():
         torch.testing.assert_close(after[name], x[order])
 
 
+def test_views_show_several_pictures_of_the_same_thing_in_turns():
+    one = torch.rand(4, 3, 12, 12, generator=seeded(5))
+    other = one.flip(0)
+    drawn = draw_views(4, 12, 12, seeded(), size=12)
+    both = corrupted_views(torch.stack([one, other], dim=1), drawn)
+    apart = [corrupted_views(images, drawn) for images in (one, other)]
+    for name, found in both.items():
+        for v in (0, 1):
+            assert torch.equal(found[:, v], apart[v][name][:, v]), (name, v)
+    assert not torch.equal(apart[0]["clean"][:, 1], apart[1]["clean"][:, 1])
+
+
 def test_one_image_has_no_other():
     drawn = draw_views(1, 16, 18, seeded(), 12, p_foreign=0)
     assert (drawn["others"] == -1).all()

@@ -47,6 +47,16 @@ def test_shapes_and_sides():
         multi_crop(images, seeded(), -1)
 
 
+def test_views_show_several_pictures_of_the_same_thing_in_turns():
+    one, other = pictures(4), pictures(4).flip(0)
+    both = multi_crop(torch.stack([one, other], dim=1), seeded(3), 3, (12, 6))
+    apart = [multi_crop(images, seeded(3), 3, (12, 6)) for images in (one, other)]
+    for name, found in both.items():
+        for v in range(found.shape[1]):
+            assert torch.equal(found[:, v], apart[v % 2][name][:, v]), (name, v)
+    assert not torch.equal(apart[0]["local"][:, 1], apart[1]["local"][:, 1])
+
+
 def test_only_the_generator_decides():
     images = pictures(4)
     torch.manual_seed(1)
