@@ -3,6 +3,7 @@
 Legend: B batch, D size of a vector, H heads, T tokens, N patches (the last N of the tokens).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,11 +16,16 @@ CHUNK = 1024  # queries at a time, so that memory grows with the images searched
 
 
 @torch.no_grad()
-def extract(model: nn.Module, images: Tensor, batch_size: int = 256) -> Tensor:
-    """What ``model`` gives for images (n, C, height, width), in eval mode, part by part: on the CPU, (n, D)."""
+def extract(
+    model: nn.Module, images: Tensor, batch_size: int = 256, read: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """What ``model`` gives for images (n, C, height, width), in eval mode, part by part: on the CPU, (n, D).
+
+    ``read`` is the method that gives it, such as ``model.features``; by default the model is called.
+    """
     where, training = next(model.parameters()).device, model.training
     model.eval()
-    found = torch.cat([model(part.to(where)).cpu() for part in images.split(batch_size)])
+    found = torch.cat([(read or model)(part.to(where)).cpu() for part in images.split(batch_size)])
     model.train(training)
     return found
 

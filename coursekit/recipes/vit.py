@@ -53,9 +53,14 @@ def images_of(split: str, n: int) -> Shapes:
     return shapes(n, split)
 
 
+def scaled(images: Tensor) -> Tensor:
+    """Floats in 0..1 to numbers from -2 to 2, about -1 to 1 as a rule."""
+    return (images - 0.5) / 0.25
+
+
 def as_numbers(images: Tensor) -> Tensor:
-    """uint8 to numbers of about -1 to 1."""
-    return (images.float() / 255 - 0.5) / 0.25
+    """uint8 to the same."""
+    return scaled(images.float() / 255)
 
 
 def views(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -70,7 +75,7 @@ def in_batches(found: Shapes, change: Callable[[Tensor, torch.Generator], Tensor
 
     def make(generator: torch.Generator) -> Batch:
         rows = torch.randint(len(found), (BATCH,), generator=generator)
-        images = (views(found.images[rows], generator) - 0.5) / 0.25
+        images = scaled(views(found.images[rows], generator))
         return {"images": change(images, generator), "labels": found.labels[rows]}
 
     return Fresh(make, start)

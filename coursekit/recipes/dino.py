@@ -1,0 +1,165 @@
+"""A small DINO, trained without labels on two pictures of each object.
+
+``python -m coursekit.recipes.dino dino`` trains the one that is shipped and writes its teacher to ``checkpoints/dino``
+beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``. ``… dino-pictures`` trains it for
+fewer steps on two pictures of each object and on one, as published; of these only ``metrics.json`` is kept, in
+``checkpoints/dino-pictures``. Both can be stopped and started again at will.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coursekit.convert.hub import write_model
+from coursekit.convert.vit import from_hugging_face, to_hugging_face
+from coursekit.data.batches import Batch, Fresh
+from coursekit.data.crops import multi_crop
+from coursekit.evaluate.features import Segmentation, extract, segment
+from coursekit.models.dino import DINO, DINOConfig, dino_loss
+from coursekit.models.vit import ViT, ViTConfig
+from coursekit.nn.attention import record_attention
+from coursekit.recipes import unlabelled
+from coursekit.recipes.runs import Clock
+from coursekit.recipes.vit import CHECKPOINTS, as_numbers, scaled
+from coursekit.train import Training, adamw, device, seed, warmup_cosine
+from coursekit.train.checkpoint import save_json
+
+VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
+HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
+TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
+BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 250
+STEPS = {"dino": 6000, "dino-pictures": 1500}
+# the image is as large as a published local view: views are cut less, and colours changed less
+CROPS = {"n_local": 2, "sizes": (32, 16), "scales": ((0.7, 1.0), (0.3, 0.6)), "sigma": (0.1, 0.5)}
+COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
+
+
+def config(steps: int) -> DINOConfig:
+    return DINOConfig(
+        VIT, **HEAD, teacher_temperature=TEMPERATURES, momentum=MOMENTUM, steps=steps, warmup=steps // 2, frozen=150
+    )
+
+
+def in_batches(images: Tensor, start: int = 0) -> Fresh:
+    """Endless batches of views of images drawn by lot, of one picture or several; see ``unlabelled.pictures``."""
+
+    def make(generator: torch.Generator) -> Batch:
+        views = multi_crop(unlabelled.drawn_from(images, BATCH, generator), generator, **CROPS, colours=COLOURS)
+        return {name: scaled(views[name]) for name in ("global", "local")}
+
+    return Fresh(make, start)
+
+
+@torch.no_grad()
+def segmented(vit: ViT, split: str, n: int = 400) -> Segmentation:
+    """What the heads of the last block find of the objects in the first n images of a split."""
+    found = unlabelled.images_of(split, unlabelled.QUERIES[split])
+    images = as_numbers(found.images[:n]).to(next(vit.parameters()).device)
+    with record_attention(vit) as maps:
+        vit.eval()(images)
+    *_, (last,) = maps.values()
+    return segment(last.cpu(), found.masks[:n], vit.config.patch_size)
+
+
+def worth(vit: ViT, split: str) -> dict[str, float]:
+    """Right answers from its features, and the Jaccard index of the head that is best on the validation images."""
+    found = unlabelled.worth(extract(vit, unlabelled.known()), extract(vit, unlabelled.asked(split)), split)
+    head = segmented(vit, "validation").best
+    return found | {"jaccard": segmented(vit, split).per_head[head].item()}
+
+
+def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Training]:
+    """Train one, or go on where ``folder`` says."""
+    seed(0)
+    model, steps, clock = DINO(config(STEPS[variant])).to(device()), STEPS[variant], Clock(folder / "seconds.json")
+    images = unlabelled.pictures(unlabelled.IMAGES, several)
+    unseen = next(in_batches(images, 10**6))
+
+    def evaluate(model: DINO) -> dict[str, float]:
+        clock.save()
+        return model.diagnose(unseen) | worth(model.teacher.backbone, "validation")
+
+    training = Training(
+        model,
+        dino_loss,
+        in_batches(images),
+        adamw(model, RATE, weight_decay=0.04),
+        steps,
+        schedule=warmup_cosine(min(WARMUP, steps // 4)),
+        clip=3.0,
+        clip_each=True,
+        log_every=EVALUATE_EVERY,
+        evaluate=evaluate,
+        evaluate_every=EVALUATE_EVERY,
+        monitor="knn",
+        higher_is_better=True,
+        after_update=DINO.follow,
+        folder=folder,
+        save_every=SAVE_EVERY,
+    )
+    for record in training:
+        print(json.dumps({name: float(f"{value:.4g}") for name, value in record.items()}), flush=True)
+    return model, training
+
+
+def write_metrics(variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
+    metrics = {
+        "command": f"python -m coursekit.recipes.dino {variant}",
+        "steps": training.step,
+        "images": unlabelled.IMAGES,
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    } | more
+    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
+    save_json(checkpoints / variant / "metrics.json", metrics)
+    return metrics
+
+
+def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """Train and measure; of the shipped one the teacher, rounded to float16, is written too."""
+    if variant != "dino":
+        found = {}
+        for name, several in {"two pictures": True, "one picture": False}.items():
+            model, training = run(variant, folder / name.replace(" ", "-"), several)
+            found[name] = worth(model.teacher.backbone.cpu(), "test") | {"curve": list(training.history)}
+        return write_metrics(variant, checkpoints, training, runs=found)
+    model, training = run(variant, folder)
+    described, weights = to_hugging_face(model.teacher.backbone.cpu())
+    weights = {name: tensor.half() for name, tensor in weights.items()}
+    rounded = from_hugging_face(ViT, described, weights)
+    measured = {
+        "parameters": sum(p.numel() for p in rounded.parameters()),
+        "seconds": round(Clock(folder / "seconds.json").before),
+        "test": worth(rounded, "test"),
+        "curve": list(training.history),
+    }
+    write_model(checkpoints / variant, described, weights)
+    return write_metrics(variant, checkpoints, training, **measured)
+
+
+def load() -> ViT:
+    """The shipped teacher, in float32 and in eval mode."""
+    return ViT.from_pretrained(CHECKPOINTS / "dino")
+
+
+def load_metrics(variant: str = "dino") -> dict[str, Any]:
+    """What was measured: of ``"dino"`` or ``"dino-pictures"``."""
+    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.dino", description=__doc__)
+    parser.add_argument("variant", choices=STEPS)
+    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
+    chosen = parser.parse_args(arguments)
+    metrics = train(chosen.variant, chosen.state / chosen.variant)
+    print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

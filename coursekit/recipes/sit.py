@@ -1,0 +1,146 @@
+"""A small SiT, trained without labels on two pictures of each object, and each of its objectives alone.
+
+``python -m coursekit.recipes.sit sit`` trains the one that is shipped and writes it to ``checkpoints/sit`` beside this
+file: float16 weights and ``metrics.json``. ``… sit-objectives`` trains it for fewer steps with all objectives and with
+each alone; of these only ``metrics.json`` is kept, in ``checkpoints/sit-objectives``. Both can be stopped and started
+again at will.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coursekit.data.batches import Batch, Fresh
+from coursekit.data.corrupt import corrupted_views, draw_views
+from coursekit.evaluate.features import extract
+from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig, sit_loss
+from coursekit.models.vit import ViTConfig
+from coursekit.recipes import unlabelled
+from coursekit.recipes.runs import Clock
+from coursekit.recipes.vit import CHECKPOINTS, scaled
+from coursekit.train import Training, adamw, device, load_weights, save_weights, seed, warmup_cosine
+from coursekit.train.checkpoint import save_json
+
+CONFIG = SiTConfig(ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, pooling="mean"))
+BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 200, 250, 250
+STEPS = {"sit": 6000, "sit-objectives": 1000}
+RUNS = {"all": OBJECTIVES} | {name: (name,) for name in OBJECTIVES}
+VIEWS = {"size": 32, "scale": (0.7, 1.0), "p_foreign": 0.8, "sigma": (0.1, 0.5)}
+COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
+
+
+def corrupted(images: Tensor, generator: torch.Generator) -> Batch:
+    """Two corrupted views of each image, or of two pictures of the same thing, in 0..1."""
+    height, width = images.shape[-2:]
+    return corrupted_views(images, draw_views(len(images), height, width, generator, **VIEWS, colours=COLOURS))
+
+
+def in_batches(images: Tensor, start: int = 0) -> Fresh:
+    """Endless batches of corrupted views of images drawn by lot; see ``unlabelled.pictures``."""
+
+    def make(generator: torch.Generator) -> Batch:
+        batch = corrupted(unlabelled.drawn_from(images, BATCH, generator), generator)
+        return batch | {name: scaled(batch[name]) for name in ("views", "clean")}
+
+    return Fresh(make, start)
+
+
+def worth(model: SiT, split: str) -> dict[str, float]:
+    known, asked = (
+        extract(model, images, read=model.features) for images in (unlabelled.known(), unlabelled.asked(split))
+    )
+    return unlabelled.worth(known, asked, split)
+
+
+def run(variant: str, folder: Path, objectives: Sequence[str] = OBJECTIVES) -> tuple[SiT, Training]:
+    """Train one, or go on where ``folder`` says."""
+    seed(0)
+    model, clock = SiT(SiTConfig(CONFIG.vit, objectives)).to(device()), Clock(folder / "seconds.json")
+    images = unlabelled.pictures(unlabelled.IMAGES)
+    unseen = next(in_batches(images, 10**6))
+
+    def evaluate(model: SiT) -> dict[str, float]:
+        clock.save()
+        return model.diagnose(unseen) | worth(model, "validation")
+
+    training = Training(
+        model,
+        sit_loss,
+        in_batches(images),
+        adamw(model, RATE, weight_decay=0.05),
+        STEPS[variant],
+        schedule=warmup_cosine(min(WARMUP, STEPS[variant] // 4)),
+        log_every=EVALUATE_EVERY,
+        evaluate=evaluate,
+        evaluate_every=EVALUATE_EVERY,
+        monitor="probe",
+        higher_is_better=True,
+        folder=folder,
+        save_every=SAVE_EVERY,
+    )
+    for record in training:
+        print(json.dumps({name: float(f"{value:.4g}") for name, value in record.items()}), flush=True)
+    return model, training
+
+
+def write_metrics(variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
+    metrics = {
+        "command": f"python -m coursekit.recipes.sit {variant}",
+        "steps": training.step,
+        "images": unlabelled.IMAGES,
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    } | more
+    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
+    save_json(checkpoints / variant / "metrics.json", metrics)
+    return metrics
+
+
+def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """Train and measure; the shipped one, rounded to float16, is written too."""
+    if variant != "sit":
+        found = {}
+        for name, objectives in RUNS.items():
+            model, training = run(variant, folder / name, objectives)
+            found[name] = worth(model.cpu(), "test") | {"curve": list(training.history)}
+        return write_metrics(variant, checkpoints, training, runs=found)
+    model, training = run(variant, folder)
+    model = model.cpu().half()
+    save_weights(checkpoints / variant / "model.safetensors", model)
+    measured = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "seconds": round(Clock(folder / "seconds.json").before),
+        "test": worth(model.float(), "test"),
+        "curve": list(training.history),
+    }
+    return write_metrics(variant, checkpoints, training, **measured)
+
+
+def load() -> SiT:
+    """The shipped model, in float32 and in eval mode."""
+    model = SiT(CONFIG)
+    load_weights(CHECKPOINTS / "sit" / "model.safetensors", model)
+    return model.eval()
+
+
+def load_metrics(variant: str = "sit") -> dict[str, Any]:
+    """What was measured: of ``"sit"`` or ``"sit-objectives"``."""
+    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.sit", description=__doc__)
+    parser.add_argument("variant", choices=STEPS)
+    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
+    chosen = parser.parse_args(arguments)
+    metrics = train(chosen.variant, chosen.state / chosen.variant)
+    print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

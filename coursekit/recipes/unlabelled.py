@@ -1,0 +1,53 @@
+"""What the recipes of SiT and DINO share: images without labels, and what vectors of images are worth."""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from coursekit.data.shapes import Shapes, shapes
+from coursekit.evaluate.features import knn, linear_probe
+from coursekit.recipes.vit import as_numbers
+
+IMAGES, GALLERY = 30_000, 4800
+QUERIES = {"validation": 1200, "test": 2400}
+
+
+@cache
+def images_of(split: str, n: int, scene: int = 0) -> Shapes:
+    return shapes(n, split, scene=scene)
+
+
+def pictures(n: int, several: bool = True) -> Tensor:
+    """Two pictures of each of n objects, in two scenes, (n, 2, 3, 32, 32) uint8; or one, (n, 3, 32, 32)."""
+    first = images_of("train", n).images
+    return torch.stack([first, images_of("train", n, scene=1).images], dim=1) if several else first
+
+
+def drawn_from(images: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
+    """A batch of them by lot, as floats in 0..1."""
+    return images[torch.randint(len(images), (batch_size,), generator=generator)].float() / 255
+
+
+def known() -> Tensor:
+    """The images whose labels are known where features are judged, as the models read them."""
+    return as_numbers(images_of("train", GALLERY).images)
+
+
+def asked(split: str) -> Tensor:
+    return as_numbers(images_of(split, QUERIES[split]).images)
+
+
+def worth(features: Tensor, queries: Tensor, split: str) -> dict[str, float]:
+    """How many of the images ``asked`` of a split get the right class from the features of those ``known``.
+
+    Args:
+        features: of ``known()``, (n, D).
+        queries: of ``asked(split)``.
+
+    Returns:
+        ``knn``, with 20 neighbours, and ``probe``, a linear layer.
+    """
+    labels, truth = images_of("train", GALLERY).labels, images_of(split, QUERIES[split]).labels
+    found = {"knn": knn(features, labels, queries), "probe": linear_probe(features, labels, queries)}
+    return {name: (classes == truth).float().mean().item() for name, classes in found.items()}
