@@ -1,0 +1,1133 @@
+"""Checks of exercise 09: a teacher that follows, targets, pairs of views, crops, one step, neighbours, masks.
+
+The references are written in NumPy, one number at a time, and share nothing with ``coursekit.models.dino`` and
+``coursekit.evaluate.features``.
+
+Legend: B images, V views of each, G of them global, C channels, D size of a vector, K outputs or classes, n known
+images, m queries, H heads, N patches.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.grading.checks.bert import log_p, number
+from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.checks.transformer import wide
+from coursekit.grading.parts import Case, Part
+from coursekit.grading.parts import score as show_score
+
+
+def share(generator: torch.Generator, least: float, most: float) -> float:
+    """With two decimals."""
+    return number(generator, round(100 * least), round(100 * most)) / 100
+
+
+# --- a teacher that follows ----------------------------------------------------------------------------------
+
+
+def averages_reference(task, *arguments):
+    if task == "momentum_at":
+        step, steps, momentum = arguments
+        return momentum + (1 - momentum) * np.sin(np.pi * step / steps / 2) ** 2
+    momentum, *weights = arguments
+    teacher, student = np.split(np.concatenate([np.asarray(w, float).ravel() for w in weights]), 2)
+    return np.array([m + (1 - momentum) * (s - m) for m, s in zip(teacher, student)]), student, np.array(False)
+
+
+def averages_cases(generator: torch.Generator) -> list[Case]:
+    def rate(about, step, steps, momentum):
+        about = f"{about}: step {step} of {steps}, momentum {momentum}"
+        return Case("momentum", about, ("momentum_at", step, steps, momentum))
+
+    def follow(aspect, about, momentum, D, d_ff, K, result):
+        shapes = ((d_ff, D), (d_ff,), (K, d_ff), (K,))
+        weights = [numbers(*shape, generator=generator) for _ in range(2) for shape in shapes]
+        return Case(aspect, f"{about}, momentum {momentum}", ("follow", momentum, *weights), result)
+
+    steps, first, later = number(generator, 12, 40), share(generator, 0.6, 0.8), share(generator, 0.8, 0.95)
+    D, d_ff, K = sizes(generator, 3, 2, 5)
+    tiny, small = "two networks of four weights", "two networks of two layers"
+    return [
+        rate("at the start", 0, steps, first),
+        rate("on the way", steps // 4, steps, first),
+        rate("half of the way", steps, 2 * steps, first),
+        rate("at the end", steps, steps, first),
+        rate("on the way", steps - 2, steps, later),
+        follow("teacher", tiny, 0.9, 1, 1, 1, "0"),
+        follow("teacher", small, first, D, d_ff, K, "0"),
+        follow("teacher", small, later, 3, 3, 3, "0"),
+        follow("apart", small, first, D, d_ff, K, "1"),
+        follow("apart", small, later, D, d_ff, K, "2"),
+    ]
+
+
+def rate_with(shape: Callable[[float], float], between: Callable[[float, float], float] | None = None):
+    """Another way from ``momentum`` to 1; ``shape`` falls from 1 to 0, by the share of steps that is done."""
+    between = between or (lambda momentum, left: 1 - (1 - momentum) * left)
+    return lambda step, steps, momentum: between(momentum, shape(step / steps))
+
+
+def half_cosine(done: float) -> float:
+    return 0.5 * (1 + np.cos(np.pi * done))
+
+
+def follow_with(
+    move: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: m * t + (1 - m) * s,
+    student: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: s,
+    linked: bool = False,
+):
+    """Another average; both functions see one of the teacher's tensors and the student's."""
+
+    def mistake(momentum, *weights):
+        pairs = list(zip(weights[: len(weights) // 2], weights[len(weights) // 2 :]))
+        both = [torch.cat([f(t, s, momentum).flatten() for t, s in pairs]) for f in (move, student)]
+        return *both, torch.tensor(linked)
+
+    return mistake
+
+
+RATE, FOLLOW = rate_with(half_cosine), follow_with()  # as they should be
+RATES: dict[str, Callable[..., float]] = {
+    "the cosine is the wrong way round: the momentum begins with momentum and rises to 1": rate_with(
+        lambda done: half_cosine(1 - done)
+    ),
+    "it falls from momentum to 0, as a learning rate does: it rises to 1": rate_with(
+        half_cosine, lambda momentum, left: momentum * left
+    ),
+    "it comes back to momentum at the end: half a cosine, cos(π step / steps), not a whole one": rate_with(
+        lambda done: half_cosine(2 * done)
+    ),
+    "this is a quarter of a cosine: half a cosine is (1 + cos(π step / steps)) / 2": rate_with(
+        lambda done: np.cos(np.pi * done / 2)
+    ),
+    "it rises along a straight line: along half a cosine": rate_with(lambda done: 1 - done),
+    "it rises from 0: it begins with momentum": rate_with(half_cosine, lambda momentum, left: 1 - left),
+    "it does not change: it rises from momentum to 1": rate_with(lambda done: 1.0),
+    "the factor 1/2 is missing: 1 + cos goes from 2 to 0": rate_with(lambda done: 2 * half_cosine(done)),
+}
+FOLLOWS: dict[str, Callable[..., Any]] = {
+    "the average is the wrong way round: momentum is what stays of the teacher": follow_with(
+        lambda t, s, m: m * s + (1 - m) * t
+    ),
+    "the teacher that was given has not changed: write into its own tensors, as with copy_, lerp_ or mul_ and add_; "
+    "a new model, or a name that stands for another tensor, changes nothing": follow_with(lambda t, s, m: t),
+    "only the matrices follow: the biases do, too": follow_with(
+        lambda t, s, m: m * t + (1 - m) * s if t.dim() > 1 else t
+    ),
+    "the teacher is a copy of the student now: it is to move by 1 - momentum of the way": follow_with(
+        lambda t, s, m: s
+    ),
+    "the teacher's share is added and not shrunk: momentum * teacher + (1 - momentum) * student": follow_with(
+        lambda t, s, m: t + (1 - m) * s
+    ),
+    "the student's share has no factor: momentum * teacher + (1 - momentum) * student": follow_with(
+        lambda t, s, m: m * t + s
+    ),
+    "the student moves towards the teacher: the teacher follows, the student stays as it is": follow_with(
+        lambda t, s, m: t, lambda t, s, m: m * s + (1 - m) * t
+    ),
+    "the average was written into the student: write it into the teacher": follow_with(
+        lambda t, s, m: t, lambda t, s, m: m * t + (1 - m) * s
+    ),
+    "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
+}
+
+
+def averages_with(rate=RATE, follow=FOLLOW):
+    return lambda task, *arguments: (rate if task == "momentum_at" else follow)(*arguments)
+
+
+averages = Part(
+    "averages",
+    {"momentum": 5, "teacher": 5, "apart": 2},
+    averages_cases,
+    averages_reference,
+    {words: averages_with(rate) for words, rate in RATES.items()}
+    | {words: averages_with(follow=follow) for words, follow in FOLLOWS.items()},
+)
+
+
+# --- what the teacher says, centred and sharpened ------------------------------------------------------------
+
+
+def chances(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """The softmax of the last axis, row by row."""
+    result = np.zeros(logits.shape)
+    for place in np.ndindex(logits.shape[:-1]):
+        result[place] = np.exp(log_p(logits[place] / temperature))
+    return result
+
+
+def centring_reference(task, *arguments) -> np.ndarray:
+    given = [np.asarray(a, float) for a in arguments]
+    if task == "targets":
+        logits, centre, temperature = given
+        return chances(logits - centre, temperature)
+    centre, logits, momentum = given
+    rows = [logits[place] for place in np.ndindex(logits.shape[:-1])]
+    return momentum * centre + (1 - momentum) * sum(rows) / len(rows)
+
+
+def centring_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def sharpen(about, B, G, K, temperature, scale=1.0):
+        about = f"targets: {about}, temperature {temperature}"
+        return Case("targets", about, ("targets", draw(B, G, K, scale=scale), draw(K, scale=scale), temperature))
+
+    def move(about, B, G, K, momentum):
+        about = f"new_centre: {about}, momentum {momentum}"
+        return Case("centre", about, ("new_centre", draw(K), 1 + draw(B, G, K), momentum))
+
+    B, K = sizes(generator, 2, 3, 6)
+    t, m = share(generator, 0.3, 0.7), share(generator, 0.7, 0.95)
+    alike = "B = G = K: no axis can be told by its size"
+    return [
+        sharpen("two views of two images, three outputs", 2, 2, 3, 0.5),
+        sharpen("a batch", B, 2, K, t),
+        sharpen(alike, 3, 3, 3, t),
+        sharpen("a batch, small logits as a model has them", B, 2, K, 0.04, 0.1),
+        move("two views of two images, three outputs", 2, 2, 3, 0.9),
+        move("a batch", B, 2, K, m),
+        move(alike, 3, 3, 3, m),
+    ]
+
+
+TARGETS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "the centre is not used: it is taken from the logits": lambda x, c, t: (x / t).softmax(dim=-1),
+    "the centre is added: take it away from the logits": lambda x, c, t: ((x + c) / t).softmax(dim=-1),
+    "the centre is taken away after the division: first the centre, then the temperature": lambda x, c, t: (
+        x / t - c
+    ).softmax(dim=-1),
+    "the temperature is not used: divide by it": lambda x, c, t: (x - c).softmax(dim=-1),
+    "the logits are multiplied by the temperature: divide by it, which sharpens": lambda x, c, t: ((x - c) * t).softmax(
+        dim=-1
+    ),
+    "the centre is taken from the probabilities: take it from the logits, before the softmax": lambda x, c, t: (
+        (x / t).softmax(dim=-1) - c
+    ),
+    "the softmax runs over the views: over the K outputs, the last axis": lambda x, c, t: ((x - c) / t).softmax(dim=-2),
+    "the softmax runs over the images: over the K outputs, the last axis": lambda x, c, t: ((x - c) / t).softmax(dim=0),
+    "these are log-probabilities: return probabilities": lambda x, c, t: ((x - c) / t).log_softmax(dim=-1),
+    "these are the centred logits: the softmax is missing": lambda x, c, t: (x - c) / t,
+}
+CENTRES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "the mean is that of probabilities: the centre follows the raw logits": lambda c, x, m: (
+        m * c + (1 - m) * x.softmax(dim=-1).mean(dim=(0, 1))
+    ),
+    "the average is the wrong way round: momentum is what stays of the centre": lambda c, x, m: (
+        (1 - m) * c + m * x.mean(dim=(0, 1))
+    ),
+    "the mean is that of centred logits: the centre follows the raw ones": lambda c, x, m: (
+        m * c + (1 - m) * (x - c).mean(dim=(0, 1))
+    ),
+    "the centre remembers nothing: momentum * centre + (1 - momentum) * mean": lambda c, x, m: x.mean(dim=(0, 1)),
+    "only the first view counts: the mean is over images and views": lambda c, x, m: (
+        m * c + (1 - m) * x[:, 0].mean(dim=0)
+    ),
+    "this is the sum over the views: the mean is over images and views": lambda c, x, m: (
+        m * c + (1 - m) * x.sum(dim=1).mean(dim=0)
+    ),
+    "this is the sum over the batch: the mean is over images and views": lambda c, x, m: (
+        m * c + (1 - m) * x.sum(dim=(0, 1))
+    ),
+    "each view has a centre of its own: the mean is over images and views, one centre (K,)": lambda c, x, m: (
+        m * c + (1 - m) * x.mean(dim=0)
+    ),
+    "each image has a centre of its own: the mean is over images and views, one centre (K,)": lambda c, x, m: (
+        m * c + (1 - m) * x.mean(dim=1)
+    ),
+    "the mean runs over the outputs too: one number for each of the K": lambda c, x, m: m * c + (1 - m) * x.mean(),
+    "the mean's share has no factor: momentum * centre + (1 - momentum) * mean": lambda c, x, m: (
+        m * c + x.mean(dim=(0, 1))
+    ),
+    "the centre has not changed: return the new one": lambda c, x, m: c,
+}
+
+
+def sharpened(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
+    return ((logits - centre) / temperature).softmax(dim=-1)
+
+
+def running_mean(centre: Tensor, logits: Tensor, momentum: float) -> Tensor:
+    return momentum * centre + (1 - momentum) * logits.mean(dim=(0, 1))
+
+
+def centring_with(targets=sharpened, centre=running_mean):
+    return lambda task, *arguments: (targets if task == "targets" else centre)(*wide(arguments))
+
+
+centring = Part(
+    "centring",
+    {"targets": 6, "centre": 6},
+    centring_cases,
+    centring_reference,
+    {words: centring_with(targets) for words, targets in TARGETS.items()}
+    | {words: centring_with(centre=centre) for words, centre in CENTRES.items()},
+)
+
+
+# --- pairs of views ------------------------------------------------------------------------------------------
+
+
+def pairs_reference(student, targets, temperature) -> float:
+    student, targets = np.asarray(student, float), np.asarray(targets, float)
+    (B, V, _), G = student.shape, targets.shape[1]
+    losses = [-sum(targets[b, g] * log_p(student[b, v] / temperature)) for b, g, v in np.ndindex(B, G, V) if g != v]
+    return sum(losses) / len(losses)
+
+
+def pairs_cases(generator: torch.Generator) -> list[Case]:
+    def case(aspect, about, B, G, V, K, temperature, scale=1.0):
+        student, targets = (numbers(B, n, K, generator=generator) for n in (V, G))
+        about = f"{about}: {B} image{'s' * (B > 1)}, G = {G}, V = {V}, temperature {temperature}"
+        return Case(aspect, about, (scale * student, (2 * targets).softmax(dim=-1), temperature))
+
+    B, V, K = sizes(generator, 3, 3, 7)
+    t = share(generator, 0.3, 0.7)
+    return [
+        case("one pair", "the teacher sees only view 0", 1, 1, 2, 3, 1.0),
+        case("one pair", "a batch, the teacher sees only view 0", B, 1, 2, K, 1.0),
+        case("all pairs", "two views, both global", 2, 2, 2, 3, 1.0),
+        case("all pairs", "two global views, and local ones", B, 2, V, K, 1.0),
+        case("all pairs", "three global views", B, 3, 4, K, 1.0),
+        case("all pairs", "B = V = K: no axis can be told by its size", 4, 2, 4, 4, 1.0),
+        case("temperature", "the teacher sees only view 0", 1, 1, 2, 3, 0.5),
+        case("temperature", "two global views, and local ones", B, 2, V, K, t),
+        case("temperature", "so low that some probabilities are 0 to a computer", B, 2, V, K, 0.02, 3.0),
+    ]
+
+
+def apart(G: int, V: int) -> Tensor:
+    """The pairs that count, (G, V)."""
+    return ~torch.eye(G, V, dtype=torch.bool)
+
+
+def cross_entropies(student: Tensor, targets: Tensor) -> Tensor:
+    """Of logits, those of each pair: (B, G, V)."""
+    return -targets @ student.log_softmax(dim=-1).mT
+
+
+def pairs_with(
+    scale: Callable[[Tensor, float], Tensor] = lambda student, t: student / t,
+    losses: Callable[[Tensor, Tensor], Tensor] = cross_entropies,
+    kept: Callable[[int, int], Tensor] = apart,
+    mean: Callable[[Tensor, Tensor], Tensor] = lambda losses, kept: losses[:, kept].mean(),
+):
+    """``losses`` sees scaled logits and targets; ``mean`` the losses (B, G, V) and the pairs kept (G, V)."""
+
+    def mistake(student, targets, temperature):
+        student, targets = wide([student, targets])
+        return mean(losses(scale(student, temperature), targets), kept(targets.shape[1], student.shape[1]))
+
+    return mistake
+
+
+def exchanged(student: Tensor, targets: Tensor) -> Tensor:
+    return -targets.log() @ student.softmax(dim=-1).mT
+
+
+def divergences(student: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropies(student, targets) + (targets * targets.log()).sum(dim=-1, keepdim=True)
+
+
+def global_alone(G: int, V: int) -> Tensor:
+    return apart(G, V) & (torch.arange(V) < G)
+
+
+def local_alone(G: int, V: int) -> Tensor:
+    return (torch.arange(V) >= G).expand(G, V)
+
+
+def last_ones(G: int, V: int) -> Tensor:
+    return ~torch.eye(V, dtype=torch.bool)[V - G :]
+
+
+def later_ones(G: int, V: int) -> Tensor:
+    return torch.ones(G, V, dtype=torch.bool).triu(1)
+
+
+pair_loss = Part(
+    "pair_loss",
+    {"one pair": 4, "all pairs": 5, "temperature": 4},
+    pairs_cases,
+    pairs_reference,
+    {
+        "pairs of a view with itself are kept: leave out view g of the student for view g of the teacher": pairs_with(
+            kept=lambda G, V: torch.ones(G, V, dtype=torch.bool)
+        ),
+        "pairs of a view with itself are set to 0, but counted: divide by the number of pairs that are left, "
+        "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
+        "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
+        "student": pairs_with(kept=last_ones),
+        "only global views are compared: the student's local views belong to the pairs": pairs_with(kept=global_alone),
+        "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
+        "each pair of global views counts in one direction only: teacher 0 with student 1, and teacher 1 with "
+        "student 0": pairs_with(kept=later_ones),
+        "the temperature is not used: divide the student's logits by it": pairs_with(lambda student, t: student),
+        "the student's logits are multiplied by the temperature: divide them": pairs_with(
+            lambda student, t: student * t
+        ),
+        "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
+            pairs_with(losses=exchanged)
+        ),
+        "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
+            losses=divergences
+        ),
+        "the targets went through a softmax: they are probabilities already": pairs_with(
+            losses=lambda student, targets: cross_entropies(student, targets.softmax(dim=-1))
+        ),
+        "the logarithm is missing: targets times the logarithm of the student's probabilities": pairs_with(
+            losses=lambda student, targets: -targets @ student.softmax(dim=-1).mT
+        ),
+        "the softmax is missing: logits are no log-probabilities": pairs_with(
+            losses=lambda student, targets: -targets @ student.mT
+        ),
+        "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
+            losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
+        ),
+        "the sign is wrong: log-probabilities are negative, the loss is not": pairs_with(
+            mean=lambda losses, kept: -losses[:, kept].mean()
+        ),
+        "this is the sum over the pairs: take the mean over images and pairs": pairs_with(
+            mean=lambda losses, kept: losses[:, kept].sum(dim=1).mean()
+        ),
+        "this is the sum: take the mean over images and pairs": pairs_with(
+            mean=lambda losses, kept: losses[:, kept].sum()
+        ),
+        "each image has a loss: take the mean over images and pairs": pairs_with(
+            mean=lambda losses, kept: losses[:, kept].mean(dim=1)
+        ),
+        "each pair has a loss: take the mean over images and pairs": pairs_with(
+            mean=lambda losses, kept: losses[:, kept]
+        ),
+        "the mean runs over the K outputs too: they are added up": lambda student, targets, t: (
+            pairs_with()(student, targets, t) / student.shape[-1]
+        ),
+    },
+)
+
+
+# --- crops of several sizes ----------------------------------------------------------------------------------
+
+
+def small_backbone(images: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """What the backbone of the notebook makes of images of one size: (n, C, side, side) -> (n, D)."""
+    n, C, side, _ = images.shape
+    half = side // 2
+    corners = [images[:, :, y : y + half, x : x + half] for y in (0, half) for x in (0, half)]
+    quarters = np.stack([corner.reshape(n, C, -1).mean(axis=-1) for corner in corners], axis=-1)  # (n, C, 4)
+    return side * np.tanh(quarters.reshape(n, -1) @ weight.T)
+
+
+def crops_reference(weight, *views) -> tuple[np.ndarray, np.ndarray]:
+    weight, views = np.asarray(weight, float), [np.asarray(view, float) for view in views]
+    found = np.stack([small_backbone(view, weight) for view in views], axis=1)
+    return found, np.array(len({view.shape[-1] for view in views}))
+
+
+def crops_cases(generator: torch.Generator) -> list[Case]:
+    def case(aspect, about, B, C, D, sides, result):
+        weight = numbers(D, 4 * C, generator=generator)
+        views = [numbers(B, C, side, side, generator=generator) for side in sides]
+        return Case(aspect, f"{about}: sides {', '.join(map(str, sides))}", (weight, *views), result)
+
+    B, C, D = sizes(generator, 3, 2, 5)
+    large, middle, small = 8, 6, 4
+    published = [large, large, *[small] * number(generator, 2, 4)]
+    mixed = [small, large, small, small, large]
+    three = [middle, large, small, large, middle, middle]
+    alike = "B = V = D: no axis can be told by its size"
+    return [
+        case("vectors", "one image, two views of one size", 1, 1, 2, [small] * 2, "0"),
+        case("vectors", "two large views first, then small ones", B, C, D, published, "0"),
+        case("vectors", "sizes in any order", B, C, D, mixed, "0"),
+        case("vectors", "three sizes in any order", B, C, D, three, "0"),
+        case("vectors", alike, 4, 1, 4, [large, small, large, small], "0"),
+        case("calls", "two large views first, then small ones", B, C, D, published, "1"),
+        case("calls", "three views of one size", B, C, D, [small] * 3, "1"),
+        case("calls", "sizes in any order", B, C, D, mixed, "1"),
+        case("calls", "three sizes in any order", B, C, D, three, "1"),
+    ]
+
+
+def backbone_of(images: Tensor, weight: Tensor) -> Tensor:
+    return images.shape[-1] * torch.tanh(F.adaptive_avg_pool2d(images, 2).flatten(1) @ weight.T)
+
+
+def by_size(views: Sequence[Tensor]) -> dict[int, list[int]]:
+    """Numbers of the views of each size, the sizes in the order in which they come first."""
+    groups: dict[int, list[int]] = {}
+    for i, view in enumerate(views):
+        groups.setdefault(view.shape[-1], []).append(i)
+    return groups
+
+
+def size_by_size(sides: Callable[[Sequence[int]], Sequence[int]]):
+    """The vectors stay where the groups put them."""
+
+    def mistake(weight, *views):
+        groups = by_size(views)
+        found = [backbone_of(views[i], weight) for side in sides(list(groups)) for i in groups[side]]
+        return torch.stack(found, dim=1), torch.tensor(len(groups))
+
+    return mistake
+
+
+def unmixed(weight, *views):
+    return torch.stack([backbone_of(view, weight) for view in views], dim=1)
+
+
+def calls_of(count: Callable[[Sequence[int], int], int]):
+    """Right vectors and another number of calls, by the sides of the views and B."""
+    return lambda weight, *views: (
+        unmixed(weight, *views),
+        torch.tensor(count([view.shape[-1] for view in views], len(views[0]))),
+    )
+
+
+def mixed_up(weight, *views):
+    """A group's rows are taken as (B, its number): they come as (its number, B)."""
+    result, groups = unmixed(weight, *views), by_size(views)
+    for rows in groups.values():
+        group = torch.cat([backbone_of(views[i], weight) for i in rows])
+        result[:, rows] = group.view(len(views[0]), len(rows), -1)
+    return result, torch.tensor(len(groups))
+
+
+def resized_to(choose: Callable[[list[int]], int]):
+    def mistake(weight, *views):
+        side = choose([view.shape[-1] for view in views])
+        views = [F.interpolate(view, size=(side, side), mode="bilinear") for view in views]
+        return unmixed(weight, *views), torch.tensor(1)
+
+    return mistake
+
+
+crops = Part(
+    "crops",
+    {"vectors": 6, "calls": 5},
+    crops_cases,
+    crops_reference,
+    {
+        "the vectors stand size by size, in the order in which the sizes come first: each belongs to the place of its "
+        "view": size_by_size(lambda sides: sides),
+        "the vectors stand size by size, the small views first: each belongs to the place of its view": size_by_size(
+            sorted
+        ),
+        "the vectors stand size by size, the large views first: each belongs to the place of its view": size_by_size(
+            lambda sides: sorted(sides)[::-1]
+        ),
+        "images and views are mixed up: what torch.cat joins comes back view by view, (number of views, B, D)": (
+            mixed_up
+        ),
+        "the first axis is that of the views: the result is (B, V, D)": lambda weight, *views: (
+            unmixed(weight, *views).transpose(0, 1),
+            torch.tensor(len(by_size(views))),
+        ),
+        "the backbone is called once in all: each size has a call of its own": calls_of(lambda sides, B: 1),
+        "the backbone is called once for each view: views of one size go together": calls_of(
+            lambda sides, B: len(sides)
+        ),
+        "the backbone is called once for each image: all images and all views of one size go together": calls_of(
+            lambda sides, B: B * len(sides)
+        ),
+        "the backbone is called again for each run of views of one size: views of one size go together wherever they "
+        "stand": calls_of(lambda sides, B: 1 + sum(a != b for a, b in pairwise(sides))),
+        "the backbone is called twice in any case: once for each size that is there": calls_of(lambda sides, B: 2),
+        "the backbone is called once more than there are sizes: it is called to see what it gives, or for an empty "
+        "group": calls_of(lambda sides, B: 1 + len(set(sides))),
+        "all views were scaled to one size, that of the largest: the backbone reads each size as it is": resized_to(
+            max
+        ),
+        "all views were scaled to one size, that of the smallest: the backbone reads each size as it is": resized_to(
+            min
+        ),
+    },
+)
+
+
+# --- one step of a training ----------------------------------------------------------------------------------
+
+RATE_OF_STEP = 0.5  # of the optimizer in the notebook
+
+
+def steps_reference(settings, student, teacher, centre, *batches):
+    """Two linear networks, (K, D + 1) with the bias as the last column; the gradient is written out."""
+    tau_s, tau_t, momentum, centre_momentum = settings
+    student, teacher, centre = (np.asarray(x, float).copy() for x in (student, teacher, centre))
+    losses = []
+    for batch in batches:
+        x = np.asarray(batch, float)
+        x = np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)  # (B, V, D + 1)
+        B, V, _ = x.shape
+        raw, says = x[:, :2] @ teacher.T, x @ student.T
+        targets, said = chances(raw - centre, tau_t), chances(says, tau_s)
+        pairs = [(b, g, v) for b, g, v in np.ndindex(B, 2, V) if g != v]
+        losses.append(-sum(targets[b, g] @ log_p(says[b, v] / tau_s) for b, g, v in pairs) / len(pairs))
+        slope = sum(np.outer(said[b, v] - targets[b, g], x[b, v]) for b, g, v in pairs) / tau_s / len(pairs)
+        student = student - RATE_OF_STEP * slope
+        teacher = momentum * teacher + (1 - momentum) * student
+        centre = centre_momentum * centre + (1 - centre_momentum) * raw.mean(axis=(0, 1))
+    return np.array(losses), student, teacher, centre, np.array(False)
+
+
+def steps_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3):
+        settings = [share(generator, 0.4, 0.6), share(generator, 0.2, 0.35)]
+        settings += [share(generator, 0.75, 0.9), share(generator, 0.6, 0.7)]
+        weights = [draw(K, D + 1, scale=0.5), draw(K, D + 1, scale=0.5), draw(K, scale=0.5)]
+        batches = [draw(B, V, D) for _ in range(steps)]
+        return Case(aspect, f"{about}, {V} views", (settings, *weights, *batches), result)
+
+    B, D, K = sizes(generator, 3, 3, 6)
+    V = number(generator, 4, 5)
+    return [
+        case("loss", "one step", 1, "0"),
+        case("loss", "one step, a batch", 1, "0", B, V, D, K),
+        case("student", "one step", 1, "1"),
+        case("teacher", "one step", 1, "2"),
+        case("centre", "one step", 1, "3"),
+        case("centre", "one step, a batch", 1, "3", B, V, D, K),
+        case("no gradient", "one step", 1, "4"),
+        case("three steps", "three steps, a batch", 3, "0", B, V, D, K),
+    ]
+
+
+Made = dict[str, Any]
+
+
+def steps_with(
+    says: Callable[[Made], Tensor] = lambda m: m["teacher"](m["views"][:, :2]),
+    targets: Callable[[Made], Tensor] = lambda m: sharpened(m["raw"], m["centre"], m["tau_t"]),
+    loss: Callable[[Made], Tensor] = lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].mean(),
+    tau_s: str = "tau_s",
+    order: Sequence[str] = ("says", "loss", "student", "teacher", "centre"),
+    follow: Callable[[Tensor, Tensor, Made], Tensor] = lambda t, s, m: m["momentum"] * t + (1 - m["momentum"]) * s,
+    centre: Callable[[Made], Tensor] = lambda m: running_mean(m["centre"], m["raw"], m["centre_momentum"]),
+    fresh: bool = True,
+    leaks: bool = False,
+):
+    """A training with something else in it; each function sees all there is by name.
+
+    Args:
+        order: of what happens in a step; what is left out does not happen.
+        fresh: whether the gradients are set to zero.
+    """
+
+    def apply(weight: Tensor, x: Tensor) -> Tensor:
+        return x @ weight[:, :-1].T + weight[:, -1]
+
+    def mistake(settings, student, teacher, first_centre, *batches):
+        student, teacher, first_centre, *batches = wide([student, teacher, first_centre, *batches])
+        m: Made = dict(zip(("tau_s", "tau_t", "momentum", "centre_momentum"), settings))
+        m |= {"centre": first_centre, "slope": 0.0}
+        losses = []
+        for views in batches:
+            student = student.detach().requires_grad_()
+            m |= {"views": views, "teacher": partial(apply, teacher), "student": partial(apply, student)}
+            for what in order:
+                if what == "says":
+                    m["raw"] = says(m)
+                elif what == "loss":
+                    m["pairs"] = cross_entropies(m["student"](views) / m[tau_s], targets(m))
+                    value = loss(m)
+                    (slope,) = torch.autograd.grad(value, student)
+                    m["slope"] = slope if fresh else m["slope"] + slope
+                    losses.append(value.detach())
+                elif what == "student":
+                    student = student.detach() - RATE_OF_STEP * m["slope"]
+                    m["student"] = partial(apply, student)
+                elif what == "teacher":
+                    teacher = follow(teacher, student.detach(), m)
+                    m["teacher"] = partial(apply, teacher)
+                else:
+                    m["centre"] = centre(m).detach()
+        return torch.stack(losses), student.detach(), teacher, m["centre"], torch.tensor(leaks)
+
+    return mistake
+
+
+steps = Part(
+    "steps",
+    {"loss": 4, "student": 2, "teacher": 3, "centre": 3, "no gradient": 2, "three steps": 2},
+    steps_cases,
+    steps_reference,
+    {
+        "a gradient went into the teacher: compute its logits inside torch.no_grad()": steps_with(leaks=True),
+        "the centre is updated before the loss: the loss uses the centre of before the step": steps_with(
+            order=("says", "centre", "loss", "student", "teacher")
+        ),
+        "the centre follows the targets, which are probabilities: it follows the teacher's raw logits": steps_with(
+            centre=lambda m: running_mean(
+                m["centre"], sharpened(m["raw"], m["centre"], m["tau_t"]), m["centre_momentum"]
+            )
+        ),
+        "the centre follows probabilities: it follows the teacher's raw logits": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["raw"].softmax(dim=-1), m["centre_momentum"])
+        ),
+        "the centre follows centred logits: it follows the teacher's raw ones": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["raw"] - m["centre"], m["centre_momentum"])
+        ),
+        "the centre follows the student's logits: it follows the teacher's": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["student"](m["views"]), m["centre_momentum"]),
+        ),
+        "the centre follows what the new teacher says: it follows the logits that were used in the loss": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["teacher"](m["views"][:, :2]), m["centre_momentum"])
+        ),
+        "the centre's average is the wrong way round: centre_momentum is what stays of it": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["raw"], 1 - m["centre_momentum"])
+        ),
+        "the centre follows with the teacher's momentum: it has its own, centre_momentum": steps_with(
+            centre=lambda m: running_mean(m["centre"], m["raw"], m["momentum"])
+        ),
+        "the centre does not move: return the new one": steps_with(order=("says", "loss", "student", "teacher")),
+        "the teacher follows before the optimizer's step: it follows the new student": steps_with(
+            order=("says", "loss", "teacher", "student", "centre")
+        ),
+        "the teacher follows before the loss: first loss and optimizer, then the teacher": steps_with(
+            order=("teacher", "says", "loss", "student", "centre")
+        ),
+        "the teacher's average is the wrong way round: momentum is what stays of the teacher": steps_with(
+            follow=lambda t, s, m: (1 - m["momentum"]) * t + m["momentum"] * s
+        ),
+        "the teacher follows with the centre's momentum: it has its own, momentum": steps_with(
+            follow=lambda t, s, m: m["centre_momentum"] * t + (1 - m["centre_momentum"]) * s
+        ),
+        "the teacher is a copy of the student: it follows with momentum": steps_with(follow=lambda t, s, m: s),
+        "the teacher does not follow": steps_with(order=("says", "loss", "student", "centre")),
+        "the student's temperature sharpens the teacher: each has its own": steps_with(
+            targets=lambda m: sharpened(m["raw"], m["centre"], m["tau_s"])
+        ),
+        "the teacher's temperature is used for the student: each has its own": steps_with(tau_s="tau_t"),
+        "the two temperatures have changed places": steps_with(
+            targets=lambda m: sharpened(m["raw"], m["centre"], m["tau_s"]), tau_s="tau_t"
+        ),
+        "the centre is not used in the targets": steps_with(targets=lambda m: (m["raw"] / m["tau_t"]).softmax(dim=-1)),
+        "the targets come from the student: they come from the teacher": steps_with(
+            says=lambda m: m["student"](m["views"][:, :2]).detach()
+        ),
+        "the teacher sees all views: it sees the two global ones, the first": steps_with(
+            says=lambda m: m["teacher"](m["views"])
+        ),
+        "the teacher sees the last two views: the global ones are the first two": steps_with(
+            says=lambda m: m["teacher"](m["views"][:, -2:])
+        ),
+        "the student sees only the global views: it sees all": steps_with(
+            loss=lambda m: m["pairs"][:, :, :2][:, apart(2, 2)].mean()
+        ),
+        "pairs of a view with itself are kept": steps_with(loss=lambda m: m["pairs"].mean()),
+        "the gradients are not set to zero before the backward pass: those of earlier steps are added": steps_with(
+            fresh=False
+        ),
+        "the loss is added up over the pairs: take the mean": steps_with(
+            loss=lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].sum(dim=1).mean()
+        ),
+        "the loss is a sum: take the mean over images and pairs": steps_with(
+            loss=lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].sum()
+        ),
+        "the student has not learned: after the backward pass comes optimizer.step()": steps_with(
+            order=("says", "loss", "teacher", "centre")
+        ),
+    },
+)
+
+
+# --- neighbours that vote ------------------------------------------------------------------------------------
+
+
+def votes_reference(features, labels, queries, k, temperature, classes) -> np.ndarray:
+    features, queries = np.asarray(features, float), np.asarray(queries, float)
+    result = np.zeros((len(queries), classes))
+    for i, query in enumerate(queries):
+        cosines = [x @ query / np.sqrt((x @ x) * (query @ query)) for x in features]
+        for row in sorted(range(len(features)), key=lambda row: -cosines[row])[:k]:
+            result[i, int(labels[row])] += np.exp(cosines[row] / temperature)
+    return result
+
+
+def by_cosine(features: Tensor, queries: Tensor) -> Tensor:
+    return F.normalize(queries, dim=-1) @ F.normalize(features, dim=-1).T
+
+
+def by_product(features: Tensor, queries: Tensor) -> Tensor:
+    return queries @ features.T
+
+
+def closeness(features: Tensor, queries: Tensor) -> Tensor:
+    return -torch.cdist(queries, features)
+
+
+def votes_with(
+    near: Callable[[Tensor, Tensor], Tensor] = by_cosine,
+    likeness: Callable[[Tensor, Tensor], Tensor] = by_cosine,
+    weigh: Callable[[Tensor, float], Tensor] = lambda cosines, t: (cosines / t).exp(),
+    choose: Callable[[Tensor, int], Tensor] = lambda near, k: near.topk(k).indices,
+    add: bool = True,
+    after: Callable[[Tensor], Tensor] = lambda votes: votes,
+):
+    """Neighbours by ``near``, weights from ``likeness``, both (m, n)."""
+
+    def mistake(features, labels, queries, k, temperature, classes):
+        features, queries = wide([features, queries])
+        rows = choose(near(features, queries), k)  # (m, k)
+        weights = weigh(likeness(features, queries).gather(1, rows), temperature)
+        votes = weights.new_zeros(len(queries), classes)
+        chosen = labels[rows]
+        if add:
+            return after(votes.scatter_add(1, chosen, weights))
+        for i, j in np.ndindex(*rows.shape):
+            votes[i, chosen[i, j]] = weights[i, j]
+        return after(votes)
+
+    return mistake
+
+
+def votes_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def case(aspect, about, n, m, D, k, temperature, classes, own=False):
+        """With ``own`` each image has a class of its own. What is nearest by cosine is not so by product or distance,
+        and no two are nearly as near where k ends."""
+        while True:
+            lengths = [(0.7 * draw(count, 1)).exp() for count in (n, m)]
+            features, queries = (F.normalize(draw(len(x), D), dim=-1) * x for x in lengths)
+            labels = (
+                torch.randperm(classes, generator=generator)[:n]
+                if own
+                else torch.randint(classes, (n,), generator=generator)
+            )
+            cosines, best = by_cosine(features, queries).sort(dim=1, descending=True)
+            clear = k == n or (cosines[:, k - 1] - cosines[:, k]).min() > 1e-3
+            chosen = [near(features, queries).topk(k).indices.sort(dim=1).values for near in (by_product, closeness)]
+            chosen.append(best[:, :k].sort(dim=1).values)
+            repeated = own or all(len(set(labels[row].tolist())) < k for row in chosen[-1])
+            if clear and repeated and (k == n or all((a != b).any() for a, b in combinations(chosen, 2))):
+                break
+        about = f"{about}: {n} known images, k = {k}, temperature {temperature}"
+        return Case(aspect, about, (features, labels, queries, k, temperature, classes))
+
+    m, D = sizes(generator, 2, 3, 5)
+    n, t = number(generator, 9, 12), share(generator, 0.1, 0.4)
+    return [
+        case("nearest", "all classes differ, two queries", 5, 2, 2, 2, 1.0, 5, own=True),
+        case("nearest", "all classes differ, a batch of queries", n, m, D, 2, 1.0, n, own=True),
+        case("weights", "all classes differ, two queries", 5, 2, 2, 3, 0.4, 5, own=True),
+        case("weights", "all classes differ, a batch of queries", n, m, D, 4, t, n, own=True),
+        case("weights", "the temperature as published", n, m, D, 3, 0.07, n, own=True),
+        case("classes", "several of a class, two queries", 7, 2, 2, 4, 0.5, 3),
+        case("classes", "several of a class, a batch of queries", n, m, D, 5, t, 4),
+        case("classes", "all vote", 6, 3, D, 6, t, 3),
+    ]
+
+
+knn_votes = Part(
+    "knn_votes",
+    {"nearest": 3, "weights": 4, "classes": 4},
+    votes_cases,
+    votes_reference,
+    {
+        "the temperature is not used: exp(cosine / temperature)": votes_with(weigh=lambda cosines, t: cosines.exp()),
+        "the cosine is multiplied by the temperature: divide it": votes_with(
+            weigh=lambda cosines, t: (cosines * t).exp()
+        ),
+        "the votes are counted, each as 1: a vote weighs exp(cosine / temperature)": votes_with(
+            weigh=lambda cosines, t: torch.ones_like(cosines)
+        ),
+        "a vote weighs as much as its cosine: exp(cosine / temperature)": votes_with(weigh=lambda cosines, t: cosines),
+        "a vote weighs cosine / temperature: the exponential is missing": votes_with(
+            weigh=lambda cosines, t: cosines / t
+        ),
+        "the votes of a query are made to sum to 1: a vote weighs exp(cosine / temperature) as it is": votes_with(
+            weigh=lambda cosines, t: (cosines / t).softmax(dim=-1)
+        ),
+        "this is the product, not the cosine: divide by the lengths of both vectors": votes_with(
+            by_product, by_product
+        ),
+        "the neighbours are those with the largest product: the cosine decides, without the lengths": votes_with(
+            by_product
+        ),
+        "the neighbours are those with the smallest distance: the cosine decides": votes_with(closeness),
+        "only the queries have length 1: divide the known vectors by their lengths, too": votes_with(
+            *[lambda features, queries: F.normalize(queries, dim=-1) @ features.T] * 2
+        ),
+        "only the known vectors have length 1: divide the queries by their lengths, too": votes_with(
+            *[lambda features, queries: queries @ F.normalize(features, dim=-1).T] * 2
+        ),
+        "the farthest vote: the largest cosine is the nearest": votes_with(
+            choose=lambda near, k: (-near).topk(k).indices
+        ),
+        "all vote: only the k nearest do": votes_with(choose=lambda near, k: near.topk(near.shape[1]).indices),
+        "the nearest is left out: no query is among the known ones here": votes_with(
+            choose=lambda near, k: near.topk(k + 1).indices[:, 1:]
+        ),
+        "only the nearest votes: k of them do": votes_with(choose=lambda near, k: near.topk(1).indices),
+        "of several neighbours of a class only the last one's weight is left: add them up, as scatter_add does": (
+            votes_with(add=False)
+        ),
+        "this is the class with the most votes: return the votes of all classes, (m, classes)": votes_with(
+            after=lambda votes: votes.argmax(dim=1)
+        ),
+    },
+)
+
+
+# --- attention as a mask -------------------------------------------------------------------------------------
+
+
+def masks_reference(task, given, *arguments):
+    if task == "keep_mass":
+        weights, (mass,) = np.asarray(given, float), arguments
+        result = np.zeros(weights.shape, bool)
+        for place in np.ndindex(weights.shape[:-1]):
+            held, row = 0.0, weights[place]
+            for patch in sorted(range(len(row)), key=lambda patch: -row[patch]):
+                result[place][patch] = held < mass * sum(row)
+                held += row[patch]
+        return result
+    if task == "as_pixels":
+        kept, (rows, columns, size) = np.asarray(given), arguments
+        result = np.zeros((*kept.shape[:-1], rows * size, columns * size), bool)
+        for place in np.ndindex(result.shape):
+            *front, y, x = place
+            result[place] = kept[(*front, (y // size) * columns + x // size)]
+        return result
+    found, (true,) = np.asarray(given), map(np.asarray, arguments)
+    result = np.ones(found.shape[:-2])
+    for place in np.ndindex(result.shape):
+        both = sum(a and b for a, b in zip(found[place].ravel(), true[place].ravel()))
+        either = sum(a or b for a, b in zip(found[place].ravel(), true[place].ravel()))
+        result[place] = both / either if either else 1.0
+    return result
+
+
+def sum_of(weights: Tensor) -> Tensor:
+    return weights.sum(dim=-1, keepdim=True)
+
+
+def kept_by(order: Callable[[Tensor], Tensor], inside: Callable[[Tensor, Tensor, float], Tensor]):
+    """``inside`` sees the ordered weights, divided by the sum of their row, and their running sums."""
+
+    def keep(weights: Tensor, mass: float) -> Tensor:
+        weights = weights.double()
+        places = order(weights)
+        shares = (weights / sum_of(weights)).gather(-1, places)
+        kept = inside(shares, shares.cumsum(dim=-1), mass)
+        return torch.zeros_like(kept).scatter(-1, places, kept)
+
+    return keep
+
+
+def falling(weights: Tensor) -> Tensor:
+    return weights.argsort(dim=-1, descending=True)
+
+
+def up_to(shares: Tensor, sums: Tensor, mass: float) -> Tensor:
+    return sums - shares < mass
+
+
+def one_more(shares: Tensor, sums: Tensor, mass: float) -> Tensor:
+    return F.pad(sums - shares < mass, (1, 0), value=True)[..., :-1]
+
+
+def not_divided(weights: Tensor, mass: float) -> Tensor:
+    ordered, places = weights.double().sort(dim=-1, descending=True)
+    return torch.zeros_like(places, dtype=torch.bool).scatter(-1, places, ordered.cumsum(dim=-1) - ordered < mass)
+
+
+def not_undone(weights: Tensor, mass: float) -> Tensor:
+    shares = (weights / sum_of(weights)).sort(dim=-1, descending=True).values
+    return up_to(shares, shares.cumsum(dim=-1), mass)
+
+
+def most(weights: Tensor, mass: float) -> Tensor:
+    """So many of the N patches, not of the mass."""
+    k = round(mass * weights.shape[-1])
+    return torch.zeros_like(weights, dtype=torch.bool).scatter(-1, weights.topk(k).indices, True)
+
+
+KEEP = kept_by(falling, up_to)
+KEEPS: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "the patch that crosses the mass is left out: without it the patches hold less": kept_by(
+        falling, lambda shares, sums, mass: sums < mass
+    ),
+    "one patch too many is kept: stop with the one that reaches the mass": kept_by(falling, one_more),
+    "the weights are not divided by their sum: that of a row is less than 1, since the class token has its share": (
+        not_divided
+    ),
+    "the patches are added up from the smallest: begin with the largest": kept_by(
+        lambda weights: weights.argsort(dim=-1), up_to
+    ),
+    "the patches are added up as they lie in the image: begin with the largest": kept_by(
+        lambda weights: torch.arange(weights.shape[-1]).expand_as(weights), up_to
+    ),
+    "the kept places are places in the sorted order: each must find back to its own patch (scatter)": not_undone,
+    "these are the patches above the mean, a fixed threshold: keep the fewest that hold the mass together": (
+        lambda weights, mass: weights > sum_of(weights) / weights.shape[-1]
+    ),
+    "these are the patches above 1/N, a fixed threshold: keep the fewest that hold the mass together": (
+        lambda weights, mass: weights > 1 / weights.shape[-1]
+    ),
+    "these are the patches above half of the largest, a fixed threshold: keep the fewest that hold the mass "
+    "together": lambda weights, mass: weights > 0.5 * weights.amax(dim=-1, keepdim=True),
+    "these are the patches above mass times the largest, a threshold: keep the fewest that hold the mass together": (
+        lambda weights, mass: weights >= mass * weights.amax(dim=-1, keepdim=True)
+    ),
+    "these are the patches whose own weight is above the mass: together they are to hold it": lambda weights, mass: (
+        weights >= mass
+    ),
+    "this is the share mass of the patches: keep the fewest that hold the share mass of the weights": most,
+    "the fewest that hold 1 - mass are kept: they are to hold mass": lambda weights, mass: KEEP(weights, 1 - mass),
+    "this is True at the patches that are left out: True = kept": lambda weights, mass: ~KEEP(weights, mass),
+    "all rows are taken as one: each head of each image has its own mask": lambda weights, mass: KEEP(
+        weights.flatten(), mass
+    ).view_as(weights),
+    "all patches are kept": lambda weights, mass: torch.ones_like(weights, dtype=torch.bool),
+}
+
+
+def spread(kept: Tensor, rows: int, columns: int, size: int) -> Tensor:
+    return kept.unflatten(-1, (rows, columns)).repeat_interleave(size, -2).repeat_interleave(size, -1)
+
+
+PIXELS: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {
+    "the grid is filled column by column: the patches go row by row": lambda kept, rows, columns, size: (
+        kept.unflatten(-1, (columns, rows)).mT.repeat_interleave(size, -2).repeat_interleave(size, -1)
+    ),
+    "rows and columns of the grid have changed places: it has rows rows of patches": (
+        lambda kept, rows, columns, size: spread(kept, columns, rows, size)
+    ),
+    "the whole grid is repeated, like tiles: each patch becomes size x size equal pixels": (
+        lambda kept, rows, columns, size: torch.cat(
+            [torch.cat([kept.unflatten(-1, (rows, columns))] * size, dim=-2)] * size, dim=-1
+        )
+    ),
+    "these are patches, not pixels: each becomes size x size equal pixels": lambda kept, rows, columns, size: (
+        kept.unflatten(-1, (rows, columns))
+    ),
+    "each patch's pixels lie in one line: they are size rows and size columns of the image": (
+        lambda kept, rows, columns, size: kept.repeat_interleave(size * size, -1).unflatten(
+            -1, (rows * size, columns * size)
+        )
+    ),
+}
+
+
+def counts(found: Tensor, true: Tensor) -> tuple[Tensor, ...]:
+    """|A and B|, |A|, |B|, of each pair of masks."""
+    return tuple(x.sum(dim=(-2, -1)).double() for x in (found & true, found, true))
+
+
+def ratio(over: Tensor, under: Tensor, empty: float = 1.0) -> Tensor:
+    return torch.where(under > 0, over / under.clamp(min=1), empty)
+
+
+def overlap_with(of: Callable[[Tensor, Tensor, Tensor], Tensor]):
+    """Another number from |A and B|, |A| and |B|."""
+    return lambda found, true: of(*counts(found, true))
+
+
+JACCARD = overlap_with(lambda both, a, b: ratio(both, a + b - both))  # as it should be
+OVERLAPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "this is the accuracy, which counts the background too: |A and B| / |A or B|": lambda found, true: (
+        (found == true).double().mean(dim=(-2, -1))
+    ),
+    "this is the precision, the share of what was found that is right: divide by |A or B|": overlap_with(
+        lambda both, a, b: ratio(both, a)
+    ),
+    "this is the recall, the share of the object that was found: divide by |A or B|": overlap_with(
+        lambda both, a, b: ratio(both, b)
+    ),
+    "this is Dice, 2 |A and B| / (|A| + |B|): divide by |A or B|": overlap_with(
+        lambda both, a, b: ratio(2 * both, a + b)
+    ),
+    "what both hold is counted twice: |A or B| = |A| + |B| - |A and B|": overlap_with(
+        lambda both, a, b: ratio(both, a + b)
+    ),
+    "two empty masks give 0 / 0: return 1 for them": overlap_with(lambda both, a, b: both / (a + b - both)),
+    "two empty masks give 0: return 1 for them, nothing is wrong": overlap_with(
+        lambda both, a, b: ratio(both, a + b - both, 0.0)
+    ),
+    "this is one number for all: each pair of masks has its own": lambda found, true: (
+        (found & true).sum() / (found | true).sum()
+    ),
+    "this is the mean over all masks: each pair of masks has its own": lambda found, true: JACCARD(found, true).mean(),
+    "this is |A and B| over all pixels: divide by |A or B|": lambda found, true: (
+        (found & true).double().mean(dim=(-2, -1))
+    ),
+}
+
+
+def masks_cases(generator: torch.Generator) -> list[Case]:
+    def attention(B, H, N, mass):
+        """Every mistake keeps something else, and the patches of each row reach the mass clearly."""
+        while True:
+            rows = numbers(B, H, N + 1, generator=generator, scale=1.2).softmax(dim=-1)[..., 1:]
+            ordered = (rows / sum_of(rows)).sort(descending=True).values
+            near = (ordered.cumsum(dim=-1) - mass).abs().amin(dim=-1) < 0.01
+            right = KEEP(rows, mass)
+            if not near.any() and all((keep(rows, mass) != right).any() for keep in KEEPS.values()):
+                return rows
+
+    def keep(about, weights, mass):
+        return Case("mass", f"keep_mass: {about}, mass {mass}", ("keep_mass", weights, mass))
+
+    def pixels(about, B, H, rows, columns, size):
+        chosen = torch.rand(B, H, rows * columns, generator=generator) < 0.5
+        chosen[..., :3], chosen[..., -1] = torch.tensor([True, False, False]), True  # no mistake gives the same
+        return Case("pixels", f"as_pixels: {about}", ("as_pixels", chosen, rows, columns, size))
+
+    def overlap(about, *shape, empty=()):
+        """Each pair but the ``empty`` ones has at least as many pixels of each kind as the first case."""
+        kinds = [3] * 2 + [1] * 3 + [2] * 2 + [0] * (shape[-1] * shape[-2] - 7)  # 1 is found alone, 2 is true alone
+        rows = [torch.tensor(kinds) for _ in range(int(np.prod(shape[:-2])))]
+        for i, row in enumerate(rows):
+            row[12:] = torch.randint(4, (len(row) - 12,), generator=generator)
+            rows[i] = row[torch.randperm(len(row), generator=generator)] * (i not in empty)
+        pixels = torch.stack(rows).view(shape)
+        return Case("overlap", f"jaccard: {about}", ("jaccard", pixels % 2 == 1, pixels > 1))
+
+    B, H, size = sizes(generator, 3, 2, 4)
+    rows, columns = sizes(generator, 2, 3, 5)
+    mass = share(generator, 0.55, 0.7)
+    tiny = torch.tensor([[[0.05, 0.25, 0.055, 0.19, 0.02, 0.065]]])  # the class token has the rest
+    return [
+        keep("one image, one head, six patches", tiny, 0.6),
+        keep("a batch", attention(B, H, rows * columns, mass), mass),
+        keep("B = H = N: no axis can be told by its size", attention(5, 5, 5, 0.6), 0.6),
+        pixels("one image, one head, 2 x 3 patches of 2 x 2 pixels", 1, 1, 2, 3, 2),
+        pixels(f"a batch, {rows} x {columns} patches of {size} x {size} pixels", B, H, rows, columns, size),
+        pixels("3 x 3 patches", B, H, 3, 3, 2),
+        overlap("one pair of masks of 2 x 6 pixels", 2, 6),
+        overlap("a batch", B, H, 5, 6),
+        overlap("a batch, in which one pair is empty", B + 1, 4, 5, empty=[1]),
+    ]
+
+
+def masks_with(keep=KEEP, pixels=spread, overlap=JACCARD):
+    functions = {"keep_mass": keep, "as_pixels": pixels, "jaccard": overlap}
+    return lambda task, *arguments: functions[task](*arguments)
+
+
+masks = Part(
+    "masks",
+    {"mass": 6, "pixels": 3, "overlap": 4},
+    masks_cases,
+    masks_reference,
+    {words: masks_with(keep) for words, keep in KEEPS.items()}
+    | {words: masks_with(pixels=pixels) for words, pixels in PIXELS.items()}
+    | {words: masks_with(overlap=overlap) for words, overlap in OVERLAPS.items()},
+)
+
+PARTS = (averages, centring, pair_loss, crops, steps, knn_votes, masks)
+WRITTEN = {"read_the_curves": 12}
+score = partial(show_score, PARTS, WRITTEN)
