@@ -1,0 +1,181 @@
+"""SiT's recipe: what its views show, how its features are measured, and that runs can be stopped."""
+
+import json
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from coursekit.evaluate.features import knn, linear_probe
+from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
+from coursekit.models.vit import ViTConfig
+from coursekit.recipes import sit as recipe
+from coursekit.recipes import unlabelled
+from coursekit.train.checkpoint import load_state
+from tests.conftest import randomise
+from tests.recipes import marked
+from tests.recipes.stopped import ends_like_one_that_was_not
+
+
+def test_batches_are_corrupted_views_as_the_model_reads_them():
+    images = unlabelled.pictures(24)
+    batch = next(recipe.in_batches(images))
+    B = recipe.BATCH
+    assert {name: (x.shape, x.dtype) for name, x in batch.items()} == {
+        "views": ((B, 2, 3, 32, 32), torch.float32),
+        "clean": ((B, 2, 3, 32, 32), torch.float32),
+        "masks": ((B, 2, 32, 32), torch.bool),
+        "rotations": ((B, 2), torch.int64),
+    }
+    for name in ("views", "clean"):
+        assert -2 <= batch[name].min() < -1.5, name
+        assert 1.5 < batch[name].max() <= 2, name
+    assert batch["rotations"].unique().tolist() == [0, 1, 2, 3]
+    share = batch["masks"].float().mean(dim=(2, 3))
+    assert 0 < share.min() < 0.35
+    assert 0.5 <= share.max() < 0.75
+    again, other = (next(recipe.in_batches(images, start)) for start in (0, 1))
+    assert all(torch.equal(x, again[name]) for name, x in batch.items())
+    assert not torch.equal(batch["views"], other["views"])
+
+
+@pytest.fixture
+def same_colours(monkeypatch):
+    monkeypatch.setattr(recipe, "COLOURS", dict.fromkeys(recipe.COLOURS, 0.0))
+    monkeypatch.setattr(recipe, "VIEWS", recipe.VIEWS | {"sigma": (0.0, 0.0)})
+
+
+def test_both_views_show_one_object_each_in_its_own_picture(same_colours):
+    """What they should be restored to does, and so does what of them is not corrupted."""
+    batch = next(recipe.in_batches(marked.pictures()))
+    numbers = marked.shown(batch["clean"])
+    assert torch.equal(numbers % 2, torch.tensor([0, 1]).expand_as(numbers))
+    assert torch.equal(numbers[:, 0] // 2, numbers[:, 1] // 2)
+    assert len(numbers.unique()) > marked.OBJECTS, "drawn by lot"
+    wrong = (batch["views"] - batch["clean"]).abs().amax(dim=2)  # (B, V, 32, 32)
+    assert wrong[~batch["masks"]].max() < 1e-5
+    assert wrong[batch["masks"]].mean() > 0.05
+
+
+def test_of_one_picture_both_views_show_the_same(same_colours):
+    numbers = marked.shown(recipe.scaled(recipe.corrupted(marked.pictures()[:, 1] / 255, torch.Generator())["clean"]))
+    assert torch.equal(numbers, (2 * torch.arange(marked.OBJECTS) + 1)[:, None].expand(-1, 2))
+
+
+# --- measures -------------------------------------------------------------------------------------------------
+
+
+def small_config(objectives=OBJECTIVES) -> SiTConfig:
+    vit = ViTConfig(32, 8, d_model=8, n_heads=2, d_ff=8, n_layers=1, classes=0, pooling="mean")
+    return SiTConfig(vit, objectives, d_contrast=4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("objectives", [OBJECTIVES, ("rotation",), ("reconstruction",)])
+def test_worth_is_measured_again_from_what_the_objectives_read(objectives, few_images):
+    model = randomise(SiT(small_config(objectives)), std=0.5)
+    found = recipe.worth(model, "test")
+    known, asked = unlabelled.images_of("train", 36), unlabelled.images_of("test", 24)
+    features = []
+    for images in (known, asked):
+        hidden = model.hidden(recipe.scaled(images.images / 255))
+        parts = {"reconstruction": hidden[:, 2:].mean(dim=1), "rotation": hidden[:, 0], "contrastive": hidden[:, 1]}
+        features.append(torch.cat([F.normalize(parts[name], dim=1) for name in objectives], dim=1))
+    for name, method in {"knn": knn, "probe": linear_probe}.items():
+        classes = method(features[0], known.labels, features[1])
+        assert found[name] == pytest.approx((classes == asked.labels).float().mean().item())
+    assert found.keys() == {"knn", "probe"}
+
+
+# --- runs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(few_images, monkeypatch):
+    monkeypatch.setattr(recipe, "CONFIG", SiTConfig(small_config().vit))
+    monkeypatch.setattr(recipe, "STEPS", {"sit": 6, "sit-objectives": 4})
+    for name, value in {"BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
+        monkeypatch.setattr(recipe, name, value)
+
+
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
+    whole, again = ends_like_one_that_was_not(recipe, "sit", tmp_path, monkeypatch)
+    for name in ("test", "curve", "steps"):
+        assert whole[name] == again[name], name
+    assert whole["steps"] == 6
+    assert whole["seconds"] >= 1, "this process has computed for longer"
+    assert whole["command"] == "python -m coursekit.recipes.sit sit"
+
+
+def test_validation_images_are_what_is_measured_meanwhile(tiny, tmp_path, monkeypatch):
+    seen, starts, in_batches = [], set(), recipe.in_batches
+
+    def worth(model, split):
+        seen.append((model, split))
+        return {"probe": 1 / len(seen), "knn": len(seen)}
+
+    def note(images, start=0):
+        assert torch.equal(images, unlabelled.pictures(24))
+        starts.add(start)
+        return in_batches(images, start)
+
+    monkeypatch.setattr(recipe, "worth", worth)
+    monkeypatch.setattr(recipe, "in_batches", note)
+    model, training = recipe.run("sit", tmp_path)
+    assert training.step == 6
+    assert len(starts) == 2, "what it is diagnosed with is not what it learns from"
+    assert seen
+    assert all(measured is model and split == "validation" for measured, split in seen)
+    assert json.loads((tmp_path / "best.json").read_text())["probe"] == 1, "the best is the first"
+    assert {"loss", "knn", "probe", *OBJECTIVES} <= training.history[-1].keys()
+
+
+def test_what_is_written_is_the_model_and_measured_as_it_is_written(tiny, tmp_path, monkeypatch):
+    """Catches weights of another step, and measures of weights that are not rounded yet."""
+    measured, worth = [], recipe.worth
+
+    def note(model, split):
+        measured.append(({name: x.clone() for name, x in model.state_dict().items()}, split))
+        return worth(model, split)
+
+    monkeypatch.setattr(recipe, "worth", note)
+    metrics = recipe.train("sit", tmp_path / "state", tmp_path / "out")
+    assert json.loads((tmp_path / "out/sit/metrics.json").read_text()) == metrics
+    assert [split for _, split in measured].count("test") == 1
+    state, split = measured[-1]
+    assert split == "test"
+    monkeypatch.setattr(recipe, "CHECKPOINTS", tmp_path / "out")
+    loaded = recipe.load()
+    assert not loaded.training
+    last = load_state(tmp_path / "state/last.ckpt")
+    assert metrics["curve"] == last["history"]
+    for name, x in loaded.state_dict().items():
+        assert x.dtype == torch.float32
+        assert torch.equal(x, state[name]), name
+        assert torch.equal(x, last["model"][name].half().float()), name
+    assert worth(loaded, "test") == metrics["test"]
+    assert sum(p.numel() for p in loaded.parameters()) == metrics["parameters"]
+    assert recipe.load_metrics() == metrics
+
+
+def test_each_objective_is_learned_alone_and_none_is_trained_again(tiny, tmp_path, monkeypatch):
+    run, learned = recipe.run, []
+
+    def note(variant, folder, objectives):
+        model, training = run(variant, folder, objectives)
+        learned.append(tuple(model.heads))
+        return model, training
+
+    monkeypatch.setattr(recipe, "run", note)
+    first = recipe.train("sit-objectives", tmp_path / "state", tmp_path / "out")
+    assert list(first["runs"]) == ["all", *OBJECTIVES]
+    assert learned == [OBJECTIVES, *((name,) for name in OBJECTIVES)]
+    for (name, found), objectives in zip(first["runs"].items(), learned):
+        assert found.keys() == {"knn", "probe", "curve"}
+        assert found["curve"][-1]["step"] == first["steps"] == 4
+        assert {key for key in found["curve"][-1] if key in OBJECTIVES} == set(objectives), name
+    assert [path.name for path in (tmp_path / "out").rglob("*.*")] == ["metrics.json"]
+    monkeypatch.setattr(recipe, "CHECKPOINTS", tmp_path / "out")
+    assert recipe.load_metrics("sit-objectives") == first
+    monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
+    assert recipe.train("sit-objectives", tmp_path / "state", tmp_path / "again")["runs"] == first["runs"]
