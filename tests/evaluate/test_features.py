@@ -126,6 +126,29 @@ def test_vectors_are_extracted_part_by_part(where):
     nn.Linear(3, 1)(found).sum().backward()  # which what inference_mode makes would not let
 
 
+def test_vectors_of_another_method_are_extracted_in_eval_mode_too(where):
+    """Catches a model that is called all the same, and one that is left in the mode it is in."""
+
+    class TwoWays(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.drop, self.one = nn.Dropout(0.5), nn.Parameter(torch.ones(1))
+
+        def forward(self, images):
+            return images.flatten(1) * self.one
+
+        def middle(self, images):
+            assert not self.training
+            assert len(images) <= 3
+            return self.drop(images.flatten(1)[:, 5:7] * self.one)
+
+    model, images = TwoWays().to(where), torch.randn(7, 3, 2, 2)
+    found = extract(model, images, batch_size=3, read=model.middle)
+    assert torch.equal(found, images.flatten(1)[:, 5:7])
+    assert not found.requires_grad
+    assert model.training
+
+
 # --- segmentation ---------------------------------------------------------------------------------------------
 
 
