@@ -34,7 +34,7 @@ VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, r
 HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 250
-STEPS = {"dino": 6000, "dino-pictures": 1500}
+STEPS = {"dino": 6000, "dino-pictures": 800}
 # the image is as large as a published local view: views are cut less, and colours changed less
 CROPS = {"n_local": 2, "sizes": (32, 16), "scales": ((0.7, 1.0), (0.3, 0.6)), "sigma": (0.1, 0.5)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
@@ -78,7 +78,7 @@ def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Trainin
     """Train one, or go on where ``folder`` says."""
     seed(0)
     model, steps, clock = DINO(config(STEPS[variant])).to(device()), STEPS[variant], Clock(folder / "seconds.json")
-    images = unlabelled.pictures(unlabelled.IMAGES, several)
+    images, often = unlabelled.pictures(unlabelled.IMAGES, several), min(EVALUATE_EVERY, steps // 4)
     unseen = next(in_batches(images, 10**6))
 
     def evaluate(model: DINO) -> dict[str, float]:
@@ -94,9 +94,9 @@ def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Trainin
         schedule=warmup_cosine(min(WARMUP, steps // 4)),
         clip=3.0,
         clip_each=True,
-        log_every=EVALUATE_EVERY,
+        log_every=often,
         evaluate=evaluate,
-        evaluate_every=EVALUATE_EVERY,
+        evaluate_every=often,
         monitor="knn",
         higher_is_better=True,
         after_update=DINO.follow,

@@ -29,7 +29,7 @@ from coursekit.train.checkpoint import save_json
 
 CONFIG = SiTConfig(ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, pooling="mean"))
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 200, 250, 250
-STEPS = {"sit": 6000, "sit-objectives": 1000}
+STEPS = {"sit": 6000, "sit-objectives": 600}
 RUNS = {"all": OBJECTIVES} | {name: (name,) for name in OBJECTIVES}
 VIEWS = {"size": 32, "scale": (0.7, 1.0), "p_foreign": 0.8, "sigma": (0.1, 0.5)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
@@ -62,7 +62,8 @@ def run(variant: str, folder: Path, objectives: Sequence[str] = OBJECTIVES) -> t
     """Train one, or go on where ``folder`` says."""
     seed(0)
     model, clock = SiT(SiTConfig(CONFIG.vit, objectives)).to(device()), Clock(folder / "seconds.json")
-    images = unlabelled.pictures(unlabelled.IMAGES)
+    images, steps = unlabelled.pictures(unlabelled.IMAGES), STEPS[variant]
+    often = min(EVALUATE_EVERY, steps // 4)
     unseen = next(in_batches(images, 10**6))
 
     def evaluate(model: SiT) -> dict[str, float]:
@@ -74,11 +75,11 @@ def run(variant: str, folder: Path, objectives: Sequence[str] = OBJECTIVES) -> t
         sit_loss,
         in_batches(images),
         adamw(model, RATE, weight_decay=0.05),
-        STEPS[variant],
-        schedule=warmup_cosine(min(WARMUP, STEPS[variant] // 4)),
-        log_every=EVALUATE_EVERY,
+        steps,
+        schedule=warmup_cosine(min(WARMUP, steps // 4)),
+        log_every=often,
         evaluate=evaluate,
-        evaluate_every=EVALUATE_EVERY,
+        evaluate_every=often,
         monitor="probe",
         higher_is_better=True,
         folder=folder,
