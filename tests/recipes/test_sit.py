@@ -179,3 +179,15 @@ def test_each_objective_is_learned_alone_and_none_is_trained_again(tiny, tmp_pat
     assert recipe.load_metrics("sit-objectives") == first
     monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
     assert recipe.train("sit-objectives", tmp_path / "state", tmp_path / "again")["runs"] == first["runs"]
+
+
+def test_the_shipped_model_is_as_good_as_its_metrics_say():
+    """Measured again as a whole: other processors round otherwise, which a few of the 2,400 images may notice."""
+    model, metrics = recipe.load(), recipe.load_metrics()
+    assert not model.training
+    assert model.config == recipe.CONFIG
+    assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert metrics["steps"] == recipe.STEPS["sit"]
+    assert metrics["test"].keys() == {"knn", "probe"}
+    assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)
