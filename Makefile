@@ -37,6 +37,7 @@ bench: .venv/test
 	$(BIN)/python -m tests.bench_bert
 	$(BIN)/python -m tests.bench_gpt
 	$(BIN)/python -m tests.bench_vit
+	$(BIN)/python -m tests.bench_dino
 	$(BIN)/python -m tests.bench_viz
 
 clean:
