@@ -204,11 +204,11 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
     """
     check(images, turns, "turns")
     red, green, blue = channels(images)
-    value, brightest = images.max(dim=1)
-    chroma = value - images.min(dim=1).values
+    value = red.maximum(green).maximum(blue)
+    chroma = value - red.minimum(green).minimum(blue)
     divisor = chroma.where(chroma > 0, 1)  # a grey pixel has no hue, and C = 0 leaves it as it is
-    sixths = torch.stack([(green - blue) / divisor, (blue - red) / divisor + 2, (red - green) / divisor + 4], dim=1)
-    hue = sixths.gather(1, brightest[:, None])[:, 0] + 6 * each(turns, images)[:, 0]
+    below = ((blue - red) / divisor + 2).where(value == green, (red - green) / divisor + 4)
+    hue = ((green - blue) / divisor).where(value == red, below) + 6 * each(turns, images)[:, 0]
     k = torch.stack([(hue + n) % 6 for n in (5, 3, 1)], dim=1)
     turned = value[:, None] - chroma[:, None] * torch.minimum(k, 4 - k).clamp(0, 1)
     return turned.clamp(0, 1)
@@ -237,7 +237,9 @@ def blur(images: Tensor, sigmas: Tensor) -> Tensor:
         place = torch.arange(side, device=sigmas.device, dtype=torch.float32)
         # below a thousandth of a pixel the other weights are 0 in any case
         z = (place[:, None] - place) / sigmas.float().clamp(min=1e-3)[:, None, None]  # (B, side, side)
-        return (-0.5 * z * z).softmax(dim=-1)
+        weights = (-0.5 * z * z).softmax(dim=-1)
+        # numbers below 1e-38 are denormal: processors multiply with them slowly
+        return weights.where(weights > 1e-20, 0)
 
     height, width = images.shape[2:]
     return weighted(images, weights(height), weights(width))
