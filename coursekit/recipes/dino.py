@@ -8,7 +8,6 @@ fewer steps on two pictures of each object and on one, as published; of these on
 
 import argparse
 import json
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from coursekit.recipes import unlabelled
 from coursekit.recipes.runs import Clock
 from coursekit.recipes.vit import CHECKPOINTS, as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
-from coursekit.train.checkpoint import save_json
 
 VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
 HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
@@ -108,18 +106,6 @@ def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Trainin
     return model, training
 
 
-def write_metrics(variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
-    metrics = {
-        "command": f"python -m coursekit.recipes.dino {variant}",
-        "steps": training.step,
-        "images": unlabelled.IMAGES,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-    } | more
-    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
-    save_json(checkpoints / variant / "metrics.json", metrics)
-    return metrics
-
-
 def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     """Train and measure; of the shipped one the teacher, rounded to float16, is written too."""
     if variant != "dino":
@@ -127,7 +113,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         for name, several in {"two pictures": True, "one picture": False}.items():
             model, training = run(variant, folder / name.replace(" ", "-"), several)
             found[name] = worth(model.teacher.backbone.cpu(), "test") | {"curve": list(training.history)}
-        return write_metrics(variant, checkpoints, training, runs=found)
+        return unlabelled.write_metrics("dino", variant, checkpoints, training, runs=found)
     model, training = run(variant, folder)
     described, weights = to_hugging_face(model.teacher.backbone.cpu())
     weights = {name: tensor.half() for name, tensor in weights.items()}
@@ -139,7 +125,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "curve": list(training.history),
     }
     write_model(checkpoints / variant, described, weights)
-    return write_metrics(variant, checkpoints, training, **measured)
+    return unlabelled.write_metrics("dino", variant, checkpoints, training, **measured)
 
 
 def load() -> ViT:

@@ -8,7 +8,6 @@ again at will.
 
 import argparse
 import json
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from coursekit.recipes import unlabelled
 from coursekit.recipes.runs import Clock
 from coursekit.recipes.vit import CHECKPOINTS, scaled
 from coursekit.train import Training, adamw, device, load_weights, save_weights, seed, warmup_cosine
-from coursekit.train.checkpoint import save_json
 
 CONFIG = SiTConfig(ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, pooling="mean"))
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 200, 250, 250
@@ -90,18 +88,6 @@ def run(variant: str, folder: Path, objectives: Sequence[str] = OBJECTIVES) -> t
     return model, training
 
 
-def write_metrics(variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
-    metrics = {
-        "command": f"python -m coursekit.recipes.sit {variant}",
-        "steps": training.step,
-        "images": unlabelled.IMAGES,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-    } | more
-    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
-    save_json(checkpoints / variant / "metrics.json", metrics)
-    return metrics
-
-
 def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     """Train and measure; the shipped one, rounded to float16, is written too."""
     if variant != "sit":
@@ -109,7 +95,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         for name, objectives in RUNS.items():
             model, training = run(variant, folder / name, objectives)
             found[name] = worth(model.cpu(), "test") | {"curve": list(training.history)}
-        return write_metrics(variant, checkpoints, training, runs=found)
+        return unlabelled.write_metrics("sit", variant, checkpoints, training, runs=found)
     model, training = run(variant, folder)
     model = model.cpu().half()
     save_weights(checkpoints / variant / "model.safetensors", model)
@@ -119,7 +105,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "test": worth(model.float(), "test"),
         "curve": list(training.history),
     }
-    return write_metrics(variant, checkpoints, training, **measured)
+    return unlabelled.write_metrics("sit", variant, checkpoints, training, **measured)
 
 
 def load() -> SiT:

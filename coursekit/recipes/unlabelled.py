@@ -1,6 +1,9 @@
 """What the recipes of SiT and DINO share: images without labels, and what vectors of images are worth."""
 
+import platform
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,6 +11,8 @@ from torch import Tensor
 from coursekit.data.shapes import Shapes, shapes
 from coursekit.evaluate.features import knn, linear_probe
 from coursekit.recipes.vit import as_numbers
+from coursekit.train import Training
+from coursekit.train.checkpoint import save_json
 
 IMAGES, GALLERY = 30_000, 4800
 QUERIES = {"validation": 1200, "test": 2400}
@@ -51,3 +56,16 @@ def worth(features: Tensor, queries: Tensor, split: str) -> dict[str, float]:
     labels, truth = images_of("train", GALLERY).labels, images_of(split, QUERIES[split]).labels
     found = {"knn": knn(features, labels, queries), "probe": linear_probe(features, labels, queries)}
     return {name: (classes == truth).float().mean().item() for name, classes in found.items()}
+
+
+def write_metrics(recipe: str, variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
+    """Write what a run has come to beside its weights; returned too."""
+    metrics = {
+        "command": f"python -m coursekit.recipes.{recipe} {variant}",
+        "steps": training.step,
+        "images": IMAGES,
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+    } | more
+    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
+    save_json(checkpoints / variant / "metrics.json", metrics)
+    return metrics
