@@ -1,5 +1,6 @@
 import os
 import shutil
+import sys
 
 # For the notebooks that tests execute too: a thread that waits for another one burns a core meanwhile.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -25,6 +26,14 @@ def where(request) -> torch.device:
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_is_left_open():
+    """Matplotlib warns, and a warning is an error, when a process has more than twenty open."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def randomise(model: nn.Module, seed: int = 0, std: float = 0.3) -> nn.Module:

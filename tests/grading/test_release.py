@@ -69,6 +69,12 @@ def computed_by_children() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def printed(notebook, name: str) -> str:
+    """All that a cell has printed: a slow machine hands it over in several pieces."""
+    (cell,) = (cell for cell in notebook.cells if cell.id == name)
+    return "".join(out.text for out in cell.outputs if out.output_type == "stream")
+
+
 def test_a_master_earns_all_its_points_in_ninety_seconds(master, tmp_path):
     before = computed_by_children()
     result = execute(master, tmp_path)
@@ -76,7 +82,7 @@ def test_a_master_earns_all_its_points_in_ninety_seconds(master, tmp_path):
     executed = nbformat.read(tmp_path / "notebook.ipynb", as_version=4)
     failed = [cell.id for cell in executed.cells for out in cell.get("outputs", []) if out.output_type == "error"]
     assert failed == []
-    score = next(cell.outputs[0].text for cell in executed.cells if cell.id == "score")
+    score = printed(executed, "score")
     automatic = sum(part.points for part in checks_of(master.stem).PARTS)
     assert re.search(rf"so far +{automatic} of +{automatic} ", score)
     assert 1 < computed_by_children() - before <= 90
@@ -90,7 +96,7 @@ def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
     for cell in executed.cells:
         if mark_up(cell).get("grade") and cell.cell_type == "code":
             assert [out.output_type for out in cell.outputs] == ["error"]
-    score = next(cell.outputs[0].text for cell in executed.cells if cell.id == "score")
+    score = printed(executed, "score")
     assert re.search(r"so far +0 of", score)
     assert result["error"] is None
 

@@ -1,15 +1,8 @@
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 
 from coursekit.viz import Alignment, Curves, bars, curves, heatmap
 from coursekit.viz.alignment import ink_on
-
-
-@pytest.fixture(autouse=True)
-def close():
-    yield
-    plt.close("all")
 
 
 def test_heatmap_shows_the_weights_with_their_tokens():
