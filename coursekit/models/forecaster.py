@@ -1,0 +1,244 @@
+"""Transformers that read numbers: PatchTST, Nie, Nguyen, Sinthong and Kalagnanam (2023), arXiv 2211.14730.
+
+Read it top to bottom: a series as patches, the encoder that both tasks share, forecasts (as numbers or as quantiles)
+and classes; then a forecaster of encoder and decoder, as Vaswani et al. (2017) translate, with numbers for words. The
+blocks stand in ``coursekit/nn/blocks.py``, the normalisation of a window in ``coursekit/nn/norms.py``.
+
+Legend: B batch, L hours of history, H hours of horizon, C channels (quantities measured), P hours in a patch,
+N patches, D = d_model, Q quantiles, K classes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.blocks import Block, DecoderBlock
+from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.losses import pinball_loss
+from coursekit.nn.norms import normalise, restore
+from coursekit.nn.positions import LearnedPositions
+
+
+def cut_patches(x: Tensor, size: int, stride: int) -> Tensor:
+    """Patches of ``size`` numbers, each ``stride`` after the one before, the last at the end: (..., L) -> (..., N, P).
+
+    ``N = (L - P) // stride + 1``; what is left over stands at the beginning, and is not read.
+
+    Raises:
+        ValueError: a patch is longer than the series.
+
+    Source: section 3.1, which pads the end with ``stride`` repeated values instead; as here in transformers.
+    """
+    L = x.shape[-1]
+    if not (1 <= size <= L and stride >= 1):
+        raise ValueError(f"patches of {size} every {stride}: must be at least 1 and fit into the {L} numbers")
+    return x[..., (L - size) % stride :].unfold(-1, size, stride)
+
+
+@dataclass(frozen=True)
+class PatchTSTConfig:
+    """Sizes and choices of a ``PatchEncoder``.
+
+    Attributes:
+        history: L.
+        patch_size, stride: P, and the hours from one patch to the next; patches overlap where it is below P.
+        d_model, n_heads, d_ff, n_layers: D, the heads, the width of the feed-forward networks, the blocks.
+        dropout: in training: on the embeddings, the attention weights, the hidden units and both branches.
+    """
+
+    history: int
+    patch_size: int = 16
+    stride: int = 8
+    d_model: int = 128
+    n_heads: int = 16
+    d_ff: int = 256
+    n_layers: int = 3
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        check_sizes(self, "history", "patch_size", "stride", "d_model", "n_heads", "d_ff", "n_layers")
+        if self.patch_size > self.history:
+            raise ValueError(f"patch_size={self.patch_size}: must be at most history={self.history}")
+        check_heads(self)
+        check_dropout(self)
+
+    @property
+    def n_patches(self) -> int:
+        return (self.history - self.patch_size) // self.stride + 1
+
+
+class PatchEncoder(nn.Module):
+    """Each channel's patches, read as words are, by the same weights for all channels: they know nothing of each other.
+
+    ``z_0 = x_p W + b + E_pos``, ``z_l = block(z_{l-1})``, x_p the patches of the normalised window (sections 3.1, 3.2).
+    The blocks have their layer norms in front; the paper has batch norms behind.
+    """
+
+    def __init__(self, config: PatchTSTConfig):
+        super().__init__()
+        self.config = c = config
+        self.embedding = nn.Linear(c.patch_size, c.d_model)
+        self.positions = LearnedPositions(c.n_patches, c.d_model)
+        self.dropout = nn.Dropout(c.dropout)
+        options = {"norm_first": True, "activation": "gelu", "dropout": c.dropout}
+        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+
+    def forward(self, history: Tensor) -> Tensor:
+        """One vector for each patch of each channel: (B, L, C), already normalised, -> (B, C, N, D)."""
+        B, hours, C = history.shape
+        if hours != self.config.history:
+            raise ValueError(f"history of {hours} hours: the model was built for history={self.config.history}")
+        patches = cut_patches(history.transpose(1, 2), self.config.patch_size, self.config.stride)  # (B, C, N, P)
+        x = self.dropout(self.positions(self.embedding(patches.flatten(0, 1))))  # (B C, N, P) -> (B C, N, D)
+        for block in self.blocks:
+            x = block(x)
+        return x.unflatten(0, (B, C))
+
+
+class PatchForecaster(nn.Module):
+    """PatchTST: patches, an encoder, and one linear layer from all its vectors to the horizon.
+
+    The window is normalised before and the forecast brought back: its level and size mean nothing to the model, which
+    learns what a series does from where it stands.
+
+    Args:
+        config: of the encoder.
+        horizon: H.
+        quantiles: the levels that it forecasts, rising, such as ``(0.1, 0.5, 0.9)``; empty for one number, the mean.
+    """
+
+    def __init__(self, config: PatchTSTConfig, horizon: int, quantiles: tuple[float, ...] = ()):
+        super().__init__()
+        if horizon < 1:
+            raise ValueError(f"horizon={horizon}: must be at least 1")
+        if list(quantiles) != sorted(set(quantiles)) or not all(0 < q < 1 for q in quantiles):
+            raise ValueError(f"quantiles={quantiles}: must rise, and lie between 0 and 1")
+        self.config, self.horizon, self.quantiles = config, horizon, tuple(quantiles)
+        self.encoder = PatchEncoder(config)
+        self.head = nn.Linear(config.n_patches * config.d_model, horizon * max(1, len(quantiles)))
+
+    def forward(self, history: Tensor) -> Tensor:
+        """Forecasts (B, H, C), or (B, H, C, Q) of quantiles, in the units of ``history`` (B, L, C).
+
+        Quantiles are sorted, so that none lies below a lower one.
+        """
+        x, mean, std = normalise(history)
+        y = self.head(self.encoder(x).flatten(2))  # (B, C, N, D) -> (B, C, N D) -> (B, C, H Q)
+        if not self.quantiles:
+            return restore(y.transpose(1, 2), mean, std)
+        y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, H, C, Q)
+        return restore(y.sort(dim=-1).values, mean[..., None], std[..., None])
+
+
+class SeriesClassifier(nn.Module):
+    """The mean of each channel's vectors, one after the other, and a linear layer: what kind of series is it?
+
+    A window is read as it comes: how large its swings are may be just what tells the class, and ``normalise`` would
+    take that away. Scale it as a whole, with ``coursekit.data.series.fit_scale``.
+
+    Args:
+        config: of the encoder.
+        channels: C.
+        classes: K.
+    """
+
+    def __init__(self, config: PatchTSTConfig, channels: int, classes: int):
+        super().__init__()
+        if min(channels, classes) < 1:
+            raise ValueError(f"channels={channels}, classes={classes}: both must be at least 1")
+        self.config = config
+        self.encoder = PatchEncoder(config)
+        self.head = nn.Linear(channels * config.d_model, classes)
+
+    def forward(self, history: Tensor) -> Tensor:
+        """Logits (B, K) of ``history`` (B, L, C)."""
+        return self.head(self.encoder(history).mean(dim=2).flatten(1))  # (B, C, D) -> (B, C D)
+
+
+class EncoderDecoderForecaster(nn.Module):
+    """The Transformer of translation, with numbers for words: one token an hour, one forecast after the other.
+
+    The encoder reads the history, hour by hour; the decoder reads the last hour and its own forecasts and says the next
+    one. In training it reads the true ones (teacher forcing). Channels are read one by one, by the same weights.
+
+    Args:
+        config: of the encoder, with patches of one hour; the decoder has as many blocks, of the same size.
+        horizon: H.
+    """
+
+    def __init__(self, config: PatchTSTConfig, horizon: int):
+        super().__init__()
+        if (config.patch_size, config.stride) != (1, 1):
+            raise ValueError(
+                f"patch_size={config.patch_size}, stride={config.stride}: must be 1 and 1, a token for each hour"
+            )
+        if horizon < 1:
+            raise ValueError(f"horizon={horizon}: must be at least 1")
+        self.config, self.horizon, c = config, horizon, config
+        self.encoder = PatchEncoder(config)
+        self.memory_norm = nn.LayerNorm(c.d_model)
+        self.embedding = nn.Linear(1, c.d_model)
+        self.positions = LearnedPositions(horizon, c.d_model)
+        options = {"norm_first": True, "activation": "gelu", "dropout": c.dropout}
+        self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.norm = nn.LayerNorm(c.d_model)
+        self.head = nn.Linear(c.d_model, 1)
+
+    def decode(self, inputs: Tensor, memory: Tensor) -> Tensor:
+        """What follows each of ``inputs`` (B C, T), normalised, as a step from it: (B C, T)."""
+        x = self.positions(self.embedding(inputs[..., None]))  # (B C, T, D)
+        for block in self.decoder:
+            x = block(x, memory)
+        return inputs + self.head(self.norm(x))[..., 0]
+
+    def forward(self, history: Tensor, target: Tensor | None = None) -> Tensor:
+        """Forecasts (B, H, C) in the units of ``history`` (B, L, C).
+
+        Args:
+            target: (B, H, C), without gaps: each hour is then forecast from the true hours before it, as in training.
+                None to forecast from forecasts.
+        """
+        x, mean, std = normalise(history)
+        memory = self.memory_norm(self.encoder(x).flatten(0, 1))  # (B, C, L, D) -> (B C, L, D)
+        known = x[:, -1].flatten()[:, None]  # (B, C) -> (B C, 1)
+        if target is not None:
+            true = ((target - mean) / std).transpose(1, 2).flatten(0, 1)  # (B, H, C) -> (B C, H)
+            y = self.decode(torch.cat([known, true[:, :-1]], dim=1), memory)
+        else:
+            for _ in range(self.horizon):
+                known = torch.cat([known, self.decode(known, memory)[:, -1:]], dim=1)
+            y = known[:, 1:]
+        return restore(y.unflatten(0, (len(history), -1)).transpose(1, 2), mean, std)  # (B C, H) -> (B, H, C)
+
+
+def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The objective for ``Training``: squared error, or pinball loss where the model has quantiles, summed; its count.
+
+    A batch holds ``history`` (B, L, C) and ``target`` (B, H, C), which may have NaN where nothing is known.
+    """
+    target = batch["target"]
+    there = ~target.isnan()
+    y = model(batch["history"])
+    if getattr(model, "quantiles", ()):
+        losses = pinball_loss(y[there], target[there], model.quantiles)  # (n, Q)
+        return losses.sum(), there.sum() * losses.shape[-1]
+    return (y[there] - target[there]).square().sum(), there.sum()
+
+
+def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """As ``forecast_loss`` for a decoder that reads the truth; a missing hour is read as the last one known."""
+    target, last = batch["target"], batch["history"][:, -1:]
+    there = ~target.isnan()
+    rows = torch.arange(1, target.shape[1] + 1, device=target.device)[None, :, None] * there
+    read = torch.cat([last, target], dim=1).gather(1, rows.cummax(dim=1).values)
+    y = model(batch["history"], read)
+    return (y[there] - target[there]).square().sum(), there.sum()
+
+
+def class_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of ``labels`` (B,) given ``history`` (B, L, C), summed (nats), and how many there are."""
+    labels = batch["labels"]
+    loss = F.cross_entropy(model(batch["history"]).float(), labels, reduction="sum")
+    return loss, torch.tensor(len(labels), device=labels.device)

@@ -1,0 +1,39 @@
+"""Losses that training and measuring share."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:
+    """How wrong each forecast quantile is: ``max(q (y - f), (q - 1) (y - f))`` with level q, value y, forecast f.
+
+    To lie too low costs q for each unit, to lie too high 1 - q; on the average that is least where a share q of the
+    values lies below f. At q = 0.5 it is half of the absolute error.
+
+    Args:
+        forecast: (..., Q), a quantile for each level.
+        target: (...), in the same units; where it is NaN, so is the loss, and a loss that is left out of the sum
+            sends no gradient back.
+        levels: the Q levels, each between 0 and 1.
+
+    Returns:
+        The losses in these units, (..., Q).
+
+    Raises:
+        ValueError: a level is not between 0 and 1, or forecast, target and levels do not belong together.
+
+    Source: Koenker and Bassett (1978), *Regression quantiles*, Econometrica 46(1).
+    """
+    for level in levels:
+        if not 0 < level < 1:
+            raise ValueError(f"levels={tuple(levels)}: each must lie between 0 and 1")
+    if forecast.shape != (*target.shape, len(levels)):
+        raise ValueError(
+            f"forecast of shape {tuple(forecast.shape)}: must be {(*target.shape, len(levels))}, the target's shape "
+            f"and {len(levels)} levels"
+        )
+    above = target.unsqueeze(-1) - forecast  # (..., Q)
+    q = torch.tensor(levels, dtype=above.dtype, device=above.device)
+    return torch.maximum(q * above, (q - 1) * above)
