@@ -8,6 +8,7 @@ from coursekit.viz.crops import Crops
 from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
 from coursekit.viz.fill_mask import FillMask
 from coursekit.viz.flow import Flow
+from coursekit.viz.forecast import Forecast
 from coursekit.viz.generate import Generate
 from coursekit.viz.heads import AttentionHeads
 from coursekit.viz.live import Curves, LivePlot
@@ -36,6 +37,7 @@ __all__ = [
     "Curves",
     "FillMask",
     "Flow",
+    "Forecast",
     "Generate",
     "LivePlot",
     "Masks",
