@@ -222,7 +222,8 @@ def fit_exponential_smoothing(
     whole forecast, as it is measured in the end, not of the next step alone. Of equally good ones it is the first.
 
     Args:
-        history: (N, L, C); some hundred windows that are spread over the training part do.
+        history: (N, L, C); some hundred windows that are spread over the training part do. As those to be forecast,
+            they should begin at all places of the season: not every 24 hours.
         target: what followed, (N, H, C); NaN where it is missing.
         season: m, time steps, at most L.
         alphas, gammas: the grid.
@@ -279,7 +280,8 @@ def fit_ridge(history: Tensor, target: Tensor, lags: int, penalty: float = 1.0) 
     A map that all channels shared would be that of the channel with the largest numbers.
 
     Args:
-        history: (N, L, C).
+        history: (N, L, C). As those to be forecast, they should begin at all places of the season: from windows every
+            24 hours the map learns what is right at one hour of the day, and wrong at all others.
         target: what followed, (N, H, C). A channel learns from the windows in which nothing of its target is missing
             (NaN).
         lags: at least 2, at most L.

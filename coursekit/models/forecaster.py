@@ -158,22 +158,18 @@ class SeriesClassifier(nn.Module):
 
 
 class EncoderDecoderForecaster(nn.Module):
-    """The Transformer of translation, with numbers for words: one token an hour, one forecast after the other.
+    """The Transformer of translation, with numbers for words: one forecast after the other.
 
-    The encoder reads the history, hour by hour; the decoder reads the last hour and its own forecasts and says the next
+    The encoder reads the patches of the history; the decoder reads the last hour and its own forecasts and says the next
     one. In training it reads the true ones (teacher forcing). Channels are read one by one, by the same weights.
 
     Args:
-        config: of the encoder, with patches of one hour; the decoder has as many blocks, of the same size.
+        config: of the encoder; the decoder has as many blocks, of the same size, and reads hours.
         horizon: H.
     """
 
     def __init__(self, config: PatchTSTConfig, horizon: int):
         super().__init__()
-        if (config.patch_size, config.stride) != (1, 1):
-            raise ValueError(
-                f"patch_size={config.patch_size}, stride={config.stride}: must be 1 and 1, a token for each hour"
-            )
         if horizon < 1:
             raise ValueError(f"horizon={horizon}: must be at least 1")
         self.config, self.horizon, c = config, horizon, config
@@ -201,7 +197,7 @@ class EncoderDecoderForecaster(nn.Module):
                 None to forecast from forecasts.
         """
         x, mean, std = normalise(history)
-        memory = self.memory_norm(self.encoder(x).flatten(0, 1))  # (B, C, L, D) -> (B C, L, D)
+        memory = self.memory_norm(self.encoder(x).flatten(0, 1))  # (B, C, N, D) -> (B C, N, D)
         known = x[:, -1].flatten()[:, None]  # (B, C) -> (B C, 1)
         if target is not None:
             true = ((target - mean) / std).transpose(1, 2).flatten(0, 1)  # (B, H, C) -> (B C, H)

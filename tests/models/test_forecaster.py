@@ -25,7 +25,6 @@ from tests.conftest import randomise
 
 L, H, C = 30, 7, 3
 CONFIG = PatchTSTConfig(L, patch_size=8, stride=5, d_model=12, n_heads=3, d_ff=20, n_layers=2)
-HOURLY = PatchTSTConfig(L, patch_size=1, stride=1, d_model=12, n_heads=3, d_ff=20, n_layers=2)
 
 
 @pytest.fixture
@@ -132,7 +131,7 @@ def test_classes_are_those_of_transformers(history):
 MODELS = {
     "encoder": lambda: PatchForecaster(CONFIG, H),
     "quantiles": lambda: PatchForecaster(CONFIG, H, (0.1, 0.5, 0.9)),
-    "encoder and decoder": lambda: EncoderDecoderForecaster(HOURLY, H),
+    "encoder and decoder": lambda: EncoderDecoderForecaster(CONFIG, H),
 }
 
 
@@ -215,7 +214,7 @@ def gaps(target):
 
 @pytest.mark.parametrize("loss", [forecast_loss, guided_loss])
 def test_what_is_missing_costs_nothing_and_sends_no_gradient(loss, history, generator):
-    model = EncoderDecoderForecaster(HOURLY, H) if loss is guided_loss else PatchForecaster(CONFIG, H)
+    model = EncoderDecoderForecaster(CONFIG, H) if loss is guided_loss else PatchForecaster(CONFIG, H)
     randomise(model)
     target = gaps(history[:, -H:] + torch.randn(4, H, C, generator=generator))
     total, count = loss(model, {"history": history, "target": target})
@@ -260,7 +259,7 @@ def test_classes_cost_their_cross_entropy(history):
 
 @pytest.fixture
 def translator():
-    return randomise(EncoderDecoderForecaster(HOURLY, H), std=0.4).eval()
+    return randomise(EncoderDecoderForecaster(CONFIG, H), std=0.4).eval()
 
 
 @torch.no_grad()
@@ -320,8 +319,7 @@ def test_a_configuration_that_makes_no_sense_is_refused(changes, message):
     ("make", "message"),
     [
         (lambda: PatchForecaster(CONFIG, 0), "horizon=0"),
-        (lambda: EncoderDecoderForecaster(HOURLY, 0), "horizon=0"),
-        (lambda: EncoderDecoderForecaster(CONFIG, H), "patch_size=8, stride=5"),
+        (lambda: EncoderDecoderForecaster(CONFIG, 0), "horizon=0"),
         (lambda: SeriesClassifier(CONFIG, 0, 3), "channels=0"),
         (lambda: PatchForecaster(CONFIG, H)(torch.zeros(1, L + 1, C)), f"history of {L + 1} hours"),
     ],
