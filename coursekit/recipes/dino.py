@@ -33,22 +33,28 @@ HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 250
 STEPS = {"dino": 6000, "dino-pictures": 800}
+LATER, LATER_RATE = 4000, 1e-3  # updates with strong colours, and their learning rate
 # the image is as large as a published local view: views are cut less, and colours changed less
 CROPS = {"n_local": 2, "sizes": (32, 16), "scales": ((0.7, 1.0), (0.3, 0.6)), "sigma": (0.1, 0.5)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
+# Colour is the first thing by which objects are told apart; without it the first 500 updates come to nothing. What has
+# been learned with it stays when it is taken away, and new combinations of colour and shape are known better.
+STRONG = COLOURS | {"saturation": 0.5, "hue": 0.5}
 
 
-def config(steps: int) -> DINOConfig:
-    return DINOConfig(
-        VIT, **HEAD, teacher_temperature=TEMPERATURES, momentum=MOMENTUM, steps=steps, warmup=steps // 2, frozen=150
-    )
+def config(steps: int, later: bool = False) -> DINOConfig:
+    warm = {"teacher_temperature": TEMPERATURES, "warmup": steps // 2, "frozen": 150}
+    warmed = {"teacher_temperature": TEMPERATURES[1:] * 2, "warmup": 1, "frozen": 0}
+    return DINOConfig(VIT, **HEAD, momentum=MOMENTUM, steps=steps, **(warmed if later else warm))
 
 
-def in_batches(images: Tensor, start: int = 0) -> Fresh:
+def in_batches(images: Tensor, start: int = 0, later: bool = False) -> Fresh:
     """Endless batches of views of images drawn by lot, of one picture or several; see ``unlabelled.pictures``."""
 
     def make(generator: torch.Generator) -> Batch:
-        views = multi_crop(unlabelled.drawn_from(images, BATCH, generator), generator, **CROPS, colours=COLOURS)
+        views = multi_crop(
+            unlabelled.drawn_from(images, BATCH, generator), generator, **CROPS, colours=STRONG if later else COLOURS
+        )
         return {name: scaled(views[name]) for name in ("global", "local")}
 
     return Fresh(make, start)
@@ -72,12 +78,19 @@ def worth(vit: ViT, split: str) -> dict[str, float]:
     return found | {"jaccard": segmented(vit, split).per_head[head].item()}
 
 
-def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Training]:
-    """Train one, or go on where ``folder`` says."""
+def run(
+    variant: str, folder: Path, clock: Clock, several: bool = True, begun: DINO | None = None
+) -> tuple[DINO, Training]:
+    """Train one, or go on where ``folder`` says; with strong colours what has ``begun`` without them."""
     seed(0)
-    model, steps, clock = DINO(config(STEPS[variant])).to(device()), STEPS[variant], Clock(folder / "seconds.json")
+    later = begun is not None
+    steps, rate = (LATER, LATER_RATE) if later else (STEPS[variant], RATE)
+    model = DINO(config(steps, later)).to(device())
+    if begun is not None:
+        model.load_state_dict(begun.state_dict())
+        model.step.zero_()
     images, often = unlabelled.pictures(unlabelled.IMAGES, several), min(EVALUATE_EVERY, steps // 4)
-    unseen = next(in_batches(images, 10**6))
+    unseen = next(in_batches(images, 10**6, later))
 
     def evaluate(model: DINO) -> dict[str, float]:
         clock.save()
@@ -86,8 +99,8 @@ def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Trainin
     training = Training(
         model,
         dino_loss,
-        in_batches(images),
-        adamw(model, RATE, weight_decay=0.04),
+        in_batches(images, int(later), later),
+        adamw(model, rate, weight_decay=0.04),
         steps,
         schedule=warmup_cosine(min(WARMUP, steps // 4)),
         clip=3.0,
@@ -108,24 +121,26 @@ def run(variant: str, folder: Path, several: bool = True) -> tuple[DINO, Trainin
 
 def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     """Train and measure; of the shipped one the teacher, rounded to float16, is written too."""
+    clock = Clock(folder / "seconds.json")
     if variant != "dino":
         found = {}
         for name, several in {"two pictures": True, "one picture": False}.items():
-            model, training = run(variant, folder / name.replace(" ", "-"), several)
+            model, training = run(variant, folder / name.replace(" ", "-"), clock, several)
             found[name] = worth(model.teacher.backbone.cpu(), "test") | {"curve": list(training.history)}
-        return unlabelled.write_metrics("dino", variant, checkpoints, training, runs=found)
-    model, training = run(variant, folder)
+        return unlabelled.write_metrics("dino", variant, checkpoints, training.step, runs=found)
+    model, first = run(variant, folder / "first", clock)
+    model, second = run(variant, folder / "later", clock, begun=model)
     described, weights = to_hugging_face(model.teacher.backbone.cpu())
     weights = {name: tensor.half() for name, tensor in weights.items()}
     rounded = from_hugging_face(ViT, described, weights)
     measured = {
         "parameters": sum(p.numel() for p in rounded.parameters()),
-        "seconds": round(Clock(folder / "seconds.json").before),
+        "seconds": round(clock.seconds()),
         "test": worth(rounded, "test"),
-        "curve": list(training.history),
+        "curve": unlabelled.joined([first, second]),
     }
     write_model(checkpoints / variant, described, weights)
-    return unlabelled.write_metrics("dino", variant, checkpoints, training, **measured)
+    return unlabelled.write_metrics("dino", variant, checkpoints, first.step + second.step, **measured)
 
 
 def load() -> ViT:

@@ -1,7 +1,9 @@
 """What the recipes of SiT and DINO share: images without labels, and what vectors of images are worth."""
 
 import platform
+from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from coursekit.evaluate.features import knn, linear_probe
 from coursekit.recipes.vit import as_numbers
 from coursekit.train import Training
 from coursekit.train.checkpoint import save_json
+from coursekit.train.loop import Record
 
 IMAGES, GALLERY = 30_000, 4800
 QUERIES = {"validation": 1200, "test": 2400}
@@ -58,11 +61,17 @@ def worth(features: Tensor, queries: Tensor, split: str) -> dict[str, float]:
     return {name: (classes == truth).float().mean().item() for name, classes in found.items()}
 
 
-def write_metrics(recipe: str, variant: str, checkpoints: Path, training: Training, **more: Any) -> dict[str, Any]:
+def joined(runs: Sequence[Training]) -> list[Record]:
+    """The records of runs of which each goes on with what the one before has learned, their steps counted on."""
+    before = [0, *accumulate(run.step for run in runs)]
+    return [{**record, "step": n + record["step"]} for n, run in zip(before, runs) for record in run.history]
+
+
+def write_metrics(recipe: str, variant: str, checkpoints: Path, steps: int, **more: Any) -> dict[str, Any]:
     """Write what a run has come to beside its weights; returned too."""
     metrics = {
         "command": f"python -m coursekit.recipes.{recipe} {variant}",
-        "steps": training.step,
+        "steps": steps,
         "images": IMAGES,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     } | more

@@ -11,6 +11,7 @@ from coursekit.evaluate.features import Segmentation, extract, knn, linear_probe
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.recipes import dino as recipe
 from coursekit.recipes import unlabelled
+from coursekit.recipes.runs import Clock
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
 from tests.recipes import marked
@@ -56,6 +57,12 @@ def test_the_models_schedules_are_as_long_as_the_training(variant):
     assert config.steps == steps
     assert 0 < config.frozen < config.warmup < steps
     assert config.vit == recipe.VIT
+
+
+def test_the_later_stage_goes_on_where_the_first_has_warmed_up():
+    config = recipe.config(recipe.LATER, later=True)
+    assert (config.steps, config.frozen) == (recipe.LATER, 0)
+    assert set(config.teacher_temperature) == {recipe.config(recipe.STEPS["dino"]).teacher_temperature[1]}
 
 
 # --- measures -------------------------------------------------------------------------------------------------
@@ -112,20 +119,46 @@ def test_the_head_is_chosen_on_validation_images(few_images, monkeypatch):
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
+def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_path, monkeypatch):
+    """Catches a later stage that begins anew, or with the colours of the first."""
+    clock, shown, in_batches = Clock(tmp_path / "seconds.json"), [], recipe.in_batches
+
+    def note(images, start=0, later=False):
+        shown.append(later)
+        return in_batches(images, start, later)
+
+    monkeypatch.setattr(recipe, "in_batches", note)
+    begun, _ = recipe.run("dino", tmp_path / "first", clock)
+    assert shown == [False, False]
+    monkeypatch.setattr(recipe, "LATER_RATE", 0.0)
+    model, later = recipe.run("dino", tmp_path / "later", clock, begun=begun)
+    assert shown == [False, False, True, True]
+    assert later.step == recipe.LATER
+    assert all(
+        torch.equal(p, q) for p, q in zip(model.student.parameters(), begun.student.parameters(), strict=True)
+    ), "at rate 0 nothing moves"
+    images = unlabelled.pictures(24)
+    mild, strong = (next(recipe.in_batches(images, 5, later)) for later in (False, True))
+    name = "global"
+    assert mild[name].shape == strong[name].shape
+    assert not torch.equal(mild[name], strong[name])
+
+
 @pytest.fixture
 def tiny(few_images, monkeypatch):
     monkeypatch.setattr(recipe, "VIT", small_vit().config)
     monkeypatch.setattr(recipe, "HEAD", {"d_head": 8, "bottleneck": 4, "outputs": 6})
     monkeypatch.setattr(recipe, "STEPS", {"dino": 6, "dino-pictures": 4})
-    for name, value in {"BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
+    for name, value in {"LATER": 5, "BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
         monkeypatch.setattr(recipe, name, value)
 
 
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "dino", tmp_path, monkeypatch)
+@pytest.mark.parametrize("stage", ["first", "later"])
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path, monkeypatch):
+    whole, again = ends_like_one_that_was_not(recipe, "dino", tmp_path, monkeypatch, stage)
     for name in ("test", "curve", "steps"):
         assert whole[name] == again[name], name
-    assert whole["steps"] == 6
+    assert whole["steps"] == 11
     assert whole["seconds"] >= 1, "this process has computed for longer"
     assert whole["command"] == "python -m coursekit.recipes.dino dino"
 
@@ -139,7 +172,7 @@ def test_the_teacher_follows_and_is_what_is_measured_meanwhile(tiny, tmp_path, m
         return {"knn": 1 / len(seen), "probe": len(seen), "jaccard": 0.0}
 
     monkeypatch.setattr(recipe, "worth", worth)
-    model, training = recipe.run("dino", tmp_path)
+    model, training = recipe.run("dino", tmp_path, Clock(tmp_path / "seconds.json"))
     assert model.step == training.step == model.config.steps == 6
     recipe.seed(0)
     begun = recipe.DINO(model.config)
@@ -174,8 +207,8 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
     assert sum(p.numel() for p in loaded.parameters()) == metrics["parameters"]
     assert recipe.load_metrics() == metrics
 
-    state = load_state(tmp_path / "state/last.ckpt")
-    assert metrics["curve"] == state["history"]
+    before, state = (load_state(tmp_path / "state" / stage / "last.ckpt") for stage in ("first", "later"))
+    assert metrics["curve"] == [*before["history"], *({**r, "step": 6 + r["step"]} for r in state["history"])]
     teacher, prefix = ViT(recipe.VIT), "teacher.backbone."
     teacher.load_state_dict({n.removeprefix(prefix): x for n, x in state["model"].items() if n.startswith(prefix)})
     described, weights = to_hugging_face(teacher)
@@ -187,10 +220,10 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
 def test_two_pictures_and_one_are_compared_and_neither_is_trained_again(tiny, tmp_path, monkeypatch):
     shown, starts, in_batches = [], [], recipe.in_batches
 
-    def note(images, start=0):
+    def note(images, start=0, later=False):
         shown.append(images)
         starts.append(start)
-        return in_batches(images, start)
+        return in_batches(images, start, later)
 
     monkeypatch.setattr(recipe, "in_batches", note)
     first = recipe.train("dino-pictures", tmp_path / "state", tmp_path / "out")
@@ -218,6 +251,6 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say():
     assert model.config == recipe.VIT
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert metrics["steps"] == recipe.STEPS["dino"]
+    assert metrics["steps"] == recipe.STEPS["dino"] + recipe.LATER
     assert metrics["test"].keys() == {"knn", "probe", "jaccard"}
     assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)

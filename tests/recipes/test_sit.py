@@ -11,6 +11,7 @@ from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
 from coursekit.models.vit import ViTConfig
 from coursekit.recipes import sit as recipe
 from coursekit.recipes import unlabelled
+from coursekit.recipes.runs import Clock
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
 from tests.recipes import marked
@@ -90,19 +91,45 @@ def test_worth_is_measured_again_from_what_the_objectives_read(objectives, few_i
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
+def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_path, monkeypatch):
+    """Catches a later stage that begins anew, or with the colours of the first."""
+    clock, shown, in_batches = Clock(tmp_path / "seconds.json"), [], recipe.in_batches
+
+    def note(images, start=0, later=False):
+        shown.append(later)
+        return in_batches(images, start, later)
+
+    monkeypatch.setattr(recipe, "in_batches", note)
+    begun, _ = recipe.run("sit", tmp_path / "first", clock)
+    assert shown == [False, False]
+    monkeypatch.setattr(recipe, "LATER_RATE", 0.0)
+    model, later = recipe.run("sit", tmp_path / "later", clock, begun=begun)
+    assert shown == [False, False, True, True]
+    assert later.step == recipe.LATER
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), begun.parameters(), strict=True)), (
+        "at rate 0 nothing moves"
+    )
+    images = unlabelled.pictures(24)
+    mild, strong = (next(recipe.in_batches(images, 5, later)) for later in (False, True))
+    name = "views"
+    assert mild[name].shape == strong[name].shape
+    assert not torch.equal(mild[name], strong[name])
+
+
 @pytest.fixture
 def tiny(few_images, monkeypatch):
     monkeypatch.setattr(recipe, "CONFIG", SiTConfig(small_config().vit))
     monkeypatch.setattr(recipe, "STEPS", {"sit": 6, "sit-objectives": 4})
-    for name, value in {"BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
+    for name, value in {"LATER": 5, "BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
         monkeypatch.setattr(recipe, name, value)
 
 
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "sit", tmp_path, monkeypatch)
+@pytest.mark.parametrize("stage", ["first", "later"])
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path, monkeypatch):
+    whole, again = ends_like_one_that_was_not(recipe, "sit", tmp_path, monkeypatch, stage)
     for name in ("test", "curve", "steps"):
         assert whole[name] == again[name], name
-    assert whole["steps"] == 6
+    assert whole["steps"] == 11
     assert whole["seconds"] >= 1, "this process has computed for longer"
     assert whole["command"] == "python -m coursekit.recipes.sit sit"
 
@@ -114,14 +141,14 @@ def test_validation_images_are_what_is_measured_meanwhile(tiny, tmp_path, monkey
         seen.append((model, split))
         return {"probe": 1 / len(seen), "knn": len(seen)}
 
-    def note(images, start=0):
+    def note(images, start=0, later=False):
         assert torch.equal(images, unlabelled.pictures(24))
         starts.add(start)
-        return in_batches(images, start)
+        return in_batches(images, start, later)
 
     monkeypatch.setattr(recipe, "worth", worth)
     monkeypatch.setattr(recipe, "in_batches", note)
-    model, training = recipe.run("sit", tmp_path)
+    model, training = recipe.run("sit", tmp_path, Clock(tmp_path / "seconds.json"))
     assert training.step == 6
     assert len(starts) == 2, "what it is diagnosed with is not what it learns from"
     assert seen
@@ -147,8 +174,8 @@ def test_what_is_written_is_the_model_and_measured_as_it_is_written(tiny, tmp_pa
     monkeypatch.setattr(recipe, "CHECKPOINTS", tmp_path / "out")
     loaded = recipe.load()
     assert not loaded.training
-    last = load_state(tmp_path / "state/last.ckpt")
-    assert metrics["curve"] == last["history"]
+    before, last = (load_state(tmp_path / "state" / stage / "last.ckpt") for stage in ("first", "later"))
+    assert metrics["curve"] == [*before["history"], *({**r, "step": 6 + r["step"]} for r in last["history"])]
     for name, x in loaded.state_dict().items():
         assert x.dtype == torch.float32
         assert torch.equal(x, state[name]), name
@@ -161,8 +188,8 @@ def test_what_is_written_is_the_model_and_measured_as_it_is_written(tiny, tmp_pa
 def test_each_objective_is_learned_alone_and_none_is_trained_again(tiny, tmp_path, monkeypatch):
     run, learned = recipe.run, []
 
-    def note(variant, folder, objectives):
-        model, training = run(variant, folder, objectives)
+    def note(variant, folder, clock, objectives):
+        model, training = run(variant, folder, clock, objectives)
         learned.append(tuple(model.heads))
         return model, training
 
@@ -188,6 +215,6 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say():
     assert model.config == recipe.CONFIG
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert metrics["steps"] == recipe.STEPS["sit"]
+    assert metrics["steps"] == recipe.STEPS["sit"] + recipe.LATER
     assert metrics["test"].keys() == {"knn", "probe"}
     assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)
