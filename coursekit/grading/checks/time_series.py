@@ -1,0 +1,950 @@
+"""Checks of exercise 10: windows without a leak, normalisation that is undone, patches, quantiles, baselines, a model.
+
+The references are written in NumPy, one number at a time, and share nothing with ``coursekit.data.series``,
+``coursekit.nn``, ``coursekit.models`` and ``coursekit.evaluate``.
+
+Legend: T hours, C quantities, N windows, B windows in a batch, L hours of history, H hours of horizon, P hours in a
+patch, Q levels of quantiles, m hours in a season.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from coursekit.data.series import Station, best_forecast, climate, draw_regimes, measured
+from coursekit.evaluate.forecast import mase, seasonal_naive
+from coursekit.grading.checks.bert import number
+from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.parts import Arrays, Case, Part, put_into
+from coursekit.grading.parts import score as show_score
+from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
+
+NAN = math.nan
+
+# --- windows that know nothing of the future -----------------------------------------------------------------
+
+
+def carried(values: np.ndarray) -> np.ndarray:
+    """Each missing value is the last one before it."""
+    result = values.copy()
+    for t, c in np.ndindex(values.shape):
+        if t and np.isnan(values[t, c]):
+            result[t, c] = result[t - 1, c]
+    return result
+
+
+def no_leaks_reference(task, values, *arguments):
+    values = np.asarray(values, float)
+    if task == "fill_gaps":
+        return carried(values)
+    if task == "scale_of":
+        (cut,) = arguments
+        mean, deviation = np.zeros((2, values.shape[1]))
+        for c in range(values.shape[1]):
+            known = [x for x in values[:cut, c] if not np.isnan(x)]
+            mean[c] = sum(known) / len(known)
+            deviation[c] = (sum((x - mean[c]) ** 2 for x in known) / len(known)) ** 0.5
+        return mean, deviation
+    L, H, begin, end = arguments
+    filled, histories, targets, start = carried(values), [], [], begin
+    while start + H <= end:
+        histories.append([filled[start - back] for back in range(L, 0, -1)])
+        targets.append([values[start + ahead] for ahead in range(H)])
+        start += 1
+    return np.array(histories), np.array(targets)
+
+
+def station_like(T: int, C: int, generator: torch.Generator, cut: int | None = None, gaps: bool = True) -> Tensor:
+    """(T, C), each quantity with a level and size of its own, other ones from ``cut`` on, and with gaps."""
+    level, size = numbers(C, generator=generator, scale=5.0), 1 + 2 * torch.rand(C, generator=generator)
+    values = level + size * numbers(T, C, generator=generator)
+    if cut is not None:
+        values[cut:] = values[cut:] * 1.5 + 3 * size
+    if gaps:
+        for c in range(C):
+            for begin in range(2 + c % 3, T - 1, 7 + c):  # each quantity at its own hours, for 1 to 3 of them
+                values[begin : begin + number(generator, 1, 3), c] = NAN
+    return values
+
+
+def no_leaks_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(station_like, generator=generator)
+
+    def fill(about, values):
+        return Case("gaps", f"fill_gaps: {about}", ("fill_gaps", values))
+
+    def scale(about, T, C, cut, gaps):
+        return Case("scale", f"scale_of: {about}", ("scale_of", draw(T, C, cut=cut, gaps=gaps), cut))
+
+    def cut(aspect, about, values, *sizes):
+        return Case(aspect, f"cut_windows: {about}", ("cut_windows", values, *sizes))
+
+    column = torch.tensor([[1.0], [NAN], [NAN], [4.0], [NAN]])
+    late = draw(9, 2, gaps=False)
+    late[6:, 0], late[8, 1] = NAN, NAN
+    C, H, L = sizes(generator, 3, 2, 4)
+    T = 6 * (L + H)
+    begin = L + number(generator, 1, 4)
+    end = begin + H + number(generator, 6, 9)
+    gap = draw(14, 2, gaps=False)
+    gap[8:11, 0], gap[9:10, 1] = NAN, NAN  # it lasts from before the cut, 10, until after it
+    return [
+        fill("one quantity, five hours", column),
+        fill("missing until the end", late),
+        fill("each quantity is missing at other hours", draw(30, 3)),
+        scale("one quantity, of six hours the first four", 6, 1, 4, False),
+        scale("three quantities", 40, 3, 25, False),
+        scale("some values are missing", 50, 3, 30, True),
+        cut("windows", "five hours 0 1 2 3 4, history 2, horizon 1", torch.arange(5.0)[:, None], 2, 1, 2, 5),
+        cut("windows", f"history {L}, horizon {H}, in the middle", draw(T, C, gaps=False), L, H, begin, end),
+        cut("windows", "room for one window alone", draw(T, C, gaps=False), L, H, begin, begin + H),
+        cut("windows with gaps", "one quantity, five hours", column, 2, 1, 2, 5),
+        cut("windows with gaps", "a gap across the cut, windows up to it", gap, 4, 2, 4, 10),
+        cut("windows with gaps", "a gap across the cut, windows from it on", gap, 4, 2, 10, 14),
+        cut("windows with gaps", "each quantity is missing at other hours", draw(T, C), L, H, begin, end),
+    ]
+
+
+def filled_forward(values: Tensor) -> Tensor:
+    return torch.from_numpy(carried(values.double().numpy()))
+
+
+def filled_backward(values: Tensor) -> Tensor:
+    return filled_forward(values.flip(0)).flip(0)
+
+
+def filled_between(values: Tensor) -> Tensor:
+    """On a straight line from the value before to the value after; behind the last one the last one."""
+    result, hours = values.double().numpy().copy(), np.arange(len(values))
+    for column in result.T:
+        known = ~np.isnan(column)
+        column[:] = np.interp(hours, hours[known], column[known])
+    return torch.from_numpy(result)
+
+
+def middle_fill(values: Tensor) -> Tensor:
+    return torch.where(values.isnan(), values.double().nanmean(dim=0), values.double())
+
+
+def known_moments(values: Tensor, correction: int = 0) -> tuple[Tensor, Tensor]:
+    n = (~values.isnan()).sum(dim=0)
+    mean = values.nanmean(dim=0)
+    return mean, ((values - mean).square().nansum(dim=0) / (n - correction)).sqrt()
+
+
+def leaky_with(
+    fill: Callable[[Tensor], Tensor] = filled_forward,
+    moments: Callable[[Tensor, int], tuple[Tensor, Tensor]] = lambda values, cut: known_moments(values[:cut]),
+    starts: Callable[..., range] = lambda L, H, begin, end: range(begin, end - H + 1),
+    history: Callable[[int, int], tuple[int, int]] = lambda start, L: (start - L, start),
+    target: Callable[[int, int], tuple[int, int]] = lambda start, H: (start, start + H),
+    targets_of: Callable[[Tensor], Tensor] = lambda values: values,
+):
+    """The three functions with something else in them. ``history`` and ``target``: from which hour to which."""
+
+    def mistake(task, values, *arguments):
+        if task == "fill_gaps":
+            return fill(values)
+        if task == "scale_of":
+            return moments(values.double(), *arguments)
+        L, H, begin, end = arguments
+        filled, chosen = fill(values), starts(L, H, begin, end)
+        rows = [list(range(*history(start, L))) for start in chosen]
+        later = [list(range(*target(start, H))) for start in chosen]
+        return filled[torch.tensor(rows)], targets_of(values)[torch.tensor(later)]
+
+    return mistake
+
+
+no_leaks = Part(
+    "no_leaks",
+    {"gaps": 4, "scale": 4, "windows": 5, "windows with gaps": 5},
+    no_leaks_cases,
+    no_leaks_reference,
+    {
+        "gaps are filled from the future, with the next value: only what came before is known": leaky_with(
+            filled_backward
+        ),
+        "gaps are filled on a line to the next value, which lies in the future: carry the last one on": leaky_with(
+            filled_between
+        ),
+        "gaps are filled with the mean of all hours, also of later ones: carry the last value on": leaky_with(
+            middle_fill
+        ),
+        "gaps are filled with 0, which is a value like any other: carry the last one on": leaky_with(
+            lambda values: values.nan_to_num(0.0)
+        ),
+        "only the first hour of a gap is filled: a gap may be longer": leaky_with(
+            lambda values: torch.where(values.isnan(), values.roll(1, dims=0), values)
+        ),
+        "gaps in the histories are left open: fill them": lambda task, values, *arguments: (
+            filled_forward(values)
+            if task == "fill_gaps"
+            else leaky_with(lambda values: values)(task, values, *arguments)
+        ),
+        "the targets are filled, too: nobody measured these values, so leave them NaN": leaky_with(
+            targets_of=filled_forward
+        ),
+        "the scale is that of all hours: from `cut` on nothing may be seen": leaky_with(
+            moments=lambda values, cut: known_moments(values)
+        ),
+        "the scale is that of the hours from `cut` on: it is that of the hours before": leaky_with(
+            moments=lambda values, cut: known_moments(values[cut:])
+        ),
+        "the hour `cut` itself belongs to the scale: it is the first that may not be seen": leaky_with(
+            moments=lambda values, cut: known_moments(values[: cut + 1])
+        ),
+        "the deviation is divided by n - 1: divide by n": leaky_with(
+            moments=lambda values, cut: known_moments(values[:cut], 1)
+        ),
+        "this is the variance: the deviation is its root": leaky_with(
+            moments=lambda values, cut: tuple(known_moments(values[:cut])[i] ** (1 + i) for i in (0, 1))
+        ),
+        "missing values are filled before the scale is taken, so that some count twice: leave them out": leaky_with(
+            moments=lambda values, cut: known_moments(filled_forward(values)[:cut])
+        ),
+        "missing values count as 0 in the scale: leave them out": leaky_with(
+            moments=lambda values, cut: known_moments(values[:cut].nan_to_num(0.0))
+        ),
+        "all quantities have one scale: each has its own": leaky_with(
+            moments=lambda values, cut: tuple(
+                x.expand(values.shape[1]) for x in known_moments(values[:cut].reshape(-1, 1))
+            )
+        ),
+        "the history holds the first hour of the target: it ends with the hour before": leaky_with(
+            history=lambda start, L: (start - L + 1, start + 1)
+        ),
+        "the history is one hour too long: it holds the first hour of the target, and L + 1 hours": leaky_with(
+            history=lambda start, L: (start - L, start + 1)
+        ),
+        "an hour is lost between history and target: the target begins one hour after the history": leaky_with(
+            history=lambda start, L: (start - L - 1, start - 1)
+        ),
+        "the last window is missing: the last target ends with the hour end - 1": leaky_with(
+            starts=lambda L, H, begin, end: range(begin, end - H)
+        ),
+        "one window too many: its target holds the hour `end`, and the last one allowed is end - 1": leaky_with(
+            starts=lambda L, H, begin, end: range(begin, end - H + 2)
+        ),
+        "targets begin before `end` but do not end there: all of a target lies before `end`": leaky_with(
+            starts=lambda L, H, begin, end: range(begin, end)
+        ),
+        "the first history begins at `begin`: it is the first target that does, the history may reach back": leaky_with(
+            starts=lambda L, H, begin, end: range(begin + L, end - H + 1)
+        ),
+        "the windows do not overlap: there is one for each hour at which a target can begin": leaky_with(
+            starts=lambda L, H, begin, end: range(begin, end - H + 1, H)
+        ),
+        "hours and quantities have changed places: a history is (L, C), as from `unfold` only after a transpose": (
+            lambda task, values, *arguments: (
+                tuple(x.mT for x in leaky_with()(task, values, *arguments))
+                if task == "cut_windows"
+                else no_leaks_reference(task, values, *arguments)
+            )
+        ),
+    },
+)
+
+
+# --- normalised, forecast, brought back ----------------------------------------------------------------------
+
+
+def normal_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each quantity of each history (B, L, C): mean and deviation, (B, 1, C)."""
+    B, L, C = x.shape
+    mean, deviation = np.zeros((2, B, 1, C))
+    for b, c in np.ndindex(B, C):
+        mean[b, 0, c] = sum(x[b, :, c]) / L
+        variance = sum((x[b, t, c] - mean[b, 0, c]) ** 2 for t in range(L)) / L
+        deviation[b, 0, c] = (variance + 1e-5) ** 0.5
+    return mean, deviation
+
+
+def normalising_reference(task, *arguments):
+    given = [np.asarray(a, float) for a in arguments]
+    if task == "from_standard":
+        y, mean, deviation = given
+        result = np.zeros_like(y)
+        for b, h, c in np.ndindex(y.shape):
+            result[b, h, c] = y[b, h, c] * deviation[b, 0, c] + mean[b, 0, c]
+        return result
+    mean, deviation = normal_moments(given[0])
+    z = (given[0] - mean) / deviation
+    if task == "to_standard":
+        return z, mean, deviation
+    return np.tanh(np.stack([given[1] @ one for one in z])) * deviation + mean
+
+
+def normalising_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def histories(B, L, C):
+        """Each quantity of each history with a level and a deviation of its own, from 1 to 3: 1e-5 is nothing there."""
+        x = draw(B, L, C)
+        x = (x - x.mean(dim=1, keepdim=True)) / x.std(dim=1, correction=0, keepdim=True)
+        return 3 * draw(B, 1, C) + (1 + 2 * torch.rand(B, 1, C, generator=generator)) * x
+
+    def to(aspect, about, x):
+        return Case(aspect, f"to_standard: {about}", ("to_standard", x))
+
+    def back(about, B, H, C):
+        deviation = 0.5 + 2 * torch.rand(B, 1, C, generator=generator)
+        return Case("back", f"from_standard: {about}", ("from_standard", draw(B, H, C), 3 * draw(B, 1, C), deviation))
+
+    def through(about, B, L, C, H):
+        return Case("through a model", f"forecast_with: {about}", ("forecast_with", histories(B, L, C), draw(H, L)))
+
+    B, L, C, H = sizes(generator, 4, 2, 6)
+    one = torch.tensor([[[1.0], [3.0], [1.0], [3.0]]])
+    calm = 0.05 + 0.01 * draw(2, 5, 2)  # near 0, where float32 has places enough
+    return [
+        to("histories", "one history: 1 3 1 3", one),
+        to("histories", f"{B} histories of {L + 2} hours", histories(B, L + 2, C)),
+        to("histories", "B = L = C: no axis can be told by its size", histories(4, 4, 4)),
+        to("calm hours", "a deviation of about 0.01", calm),
+        to(
+            "calm hours", "the second quantity never changes", torch.cat([calm[..., :1], torch.full((2, 5, 1), 2.0)], 2)
+        ),
+        back("one forecast of two hours", 1, 2, 1),
+        back(f"{B} forecasts of {H} hours", B, H, C),
+        back("B = H = C: no axis can be told by its size", 4, 4, 4),
+        through("one history, one hour ahead", 1, 3, 1, 1),
+        through(f"{B} histories, {H} hours ahead", B, L + 1, C, H),
+        through("B = L = C = H: no axis can be told by its size", 4, 4, 4, 4),
+    ]
+
+
+def root_of(x: Tensor, correction: int = 0, dim=1) -> Tensor:
+    return (x.var(dim=dim, correction=correction, keepdim=True) + 1e-5).sqrt()
+
+
+def normal_with(
+    mean: Callable[[Tensor], Tensor] = lambda x: x.mean(dim=1, keepdim=True),
+    deviation: Callable[[Tensor], Tensor] = root_of,
+    back: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda y, mean, deviation: y * deviation + mean,
+    alone: Callable[..., Tensor] | None = None,
+    shift: Callable[[Tensor, Tensor], Tensor] = lambda x, mean: x - mean,
+):
+    """The three functions with something else in them; ``alone``: what ``forecast_with`` does at the end."""
+
+    def mistake(task, *arguments):
+        if task == "from_standard":
+            return back(*arguments)
+        x = arguments[0].double()
+        m, s = (part.expand(len(x), 1, x.shape[2]) for part in (mean(x), deviation(x)))
+        z = shift(x, m) / s
+        if task == "to_standard":
+            return z, m, s
+        return (alone or back)((arguments[1].double() @ z).tanh(), m, s)
+
+    return mistake
+
+
+normalising = Part(
+    "normalising",
+    {"histories": 4, "calm hours": 3, "back": 2, "through a model": 4},
+    normalising_cases,
+    normalising_reference,
+    {
+        "the variance is divided by L - 1: divide by L, correction=0": normal_with(
+            deviation=lambda x: root_of(x, correction=1)
+        ),
+        "1e-5 is added to the deviation: it belongs under the root, to the variance": normal_with(
+            deviation=lambda x: x.std(dim=1, correction=0, keepdim=True) + 1e-5
+        ),
+        "1e-5 is missing: add it to the variance, under the root": normal_with(
+            deviation=lambda x: x.std(dim=1, correction=0, keepdim=True)
+        ),
+        "this is divided by the variance: divide by its root": normal_with(deviation=lambda x: root_of(x).square()),
+        "mean and deviation are those of all histories together: each has its own": normal_with(
+            mean=lambda x: x.mean(dim=(0, 1), keepdim=True), deviation=lambda x: root_of(x, dim=(0, 1))
+        ),
+        "mean and deviation are those of all quantities together: each has its own": normal_with(
+            mean=lambda x: x.mean(dim=(1, 2), keepdim=True), deviation=lambda x: root_of(x, dim=(1, 2))
+        ),
+        "mean and deviation go over the quantities: they go over the hours, dim=1": lambda task, *arguments: (
+            ((x - x.mean(dim=2, keepdim=True)) / root_of(x, dim=2), x.mean(dim=2, keepdim=True), root_of(x, dim=2))
+            if task == "to_standard" and (x := arguments[0].double()) is not None
+            else normalising_reference(task, *arguments)
+        ),
+        "the mean is not taken away": normal_with(shift=lambda x, mean: x),
+        "the last value is taken away: take the mean": normal_with(mean=lambda x: x[:, -1:]),
+        "this is not brought back: the model's numbers have no units, and a level of 0": normal_with(
+            alone=lambda y, mean, deviation: y
+        ),
+        "the mean is added first and then all is multiplied: the way back begins with what came last": normal_with(
+            back=lambda y, mean, deviation: (y + mean) * deviation
+        ),
+        "the way back is one more way there: multiply by the deviation, then add the mean": normal_with(
+            back=lambda y, mean, deviation: (y - mean) / deviation
+        ),
+        "only the mean comes back: multiply by the deviation first": normal_with(
+            back=lambda y, mean, deviation: y + mean
+        ),
+        "only the deviation comes back: add the mean then": normal_with(back=lambda y, mean, deviation: y * deviation),
+        "the model is given the history as it is: normalise it first": lambda task, *arguments: (
+            normal_with()(
+                "from_standard", (arguments[1] @ arguments[0]).tanh(), *normal_with()("to_standard", arguments[0])[1:]
+            )
+            if task == "forecast_with"
+            else normalising_reference(task, *arguments)
+        ),
+        "neither there nor back: the model's own numbers for the history as it is": lambda task, *arguments: (
+            (arguments[1] @ arguments[0]).tanh() if task == "forecast_with" else normalising_reference(task, *arguments)
+        ),
+    },
+)
+
+
+# --- patches -------------------------------------------------------------------------------------------------
+
+
+def patching_reference(task, x, size, stride) -> np.ndarray:
+    x = np.asarray(x, float)
+    if task == "channel_tokens":
+        rows = [window[:, c] for window in x for c in range(x.shape[2])]
+        return patching_reference("patches_of", np.stack(rows), size, stride)
+    ends, end = [], x.shape[-1]
+    while end >= size:
+        ends.append(end)
+        end -= stride
+    return np.stack([x[..., end - size : end] for end in reversed(ends)], axis=-2)
+
+
+def patching_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def cut(aspect, about, x, size, stride):
+        return Case(aspect, f"patches_of: {about}", ("patches_of", x, size, stride))
+
+    def tokens(about, x, size, stride):
+        return Case("quantities", f"channel_tokens: {about}", ("channel_tokens", x, size, stride))
+
+    size, B, C = sizes(generator, 3, 2, 5)
+    stride, N = number(generator, 2, 4), number(generator, 3, 6)
+    odd = size + stride * N + number(generator, 1, stride - 1)
+    row = torch.arange(7.0)
+    return [
+        cut("side by side", "six numbers, patches of 3 every 3", torch.arange(6.0), 3, 3),
+        cut("side by side", "a row of patches", draw(size * N), size, size),
+        cut("side by side", "one patch, as long as the series", draw(size), size, 2),
+        cut("overlapping", "seven numbers, patches of 3 every 2", row, 3, 2),
+        cut("overlapping", "patches of 4 every 1", draw(9), 4, 1),
+        cut("overlapping", "gaps between the patches, 2 every 5", draw(17), 2, 5),
+        cut("what is left over", "eight numbers, patches of 3 every 2", torch.arange(8.0), 3, 2),
+        cut("what is left over", f"{odd} numbers, patches of {size} every {stride}", draw(odd), size, stride),
+        cut("what is left over", "many series", draw(B, C, odd), size, stride),
+        tokens("one window, two quantities", draw(1, 5, 2), 3, 2),
+        tokens("a batch", draw(B, odd, C), size, stride),
+        tokens("B = L = C: no axis can be told by its size", draw(4, 4, 4), 3, 1),
+    ]
+
+
+def cut_from_the_end(x: Tensor, size: int, stride: int) -> Tensor:
+    return x[..., (x.shape[-1] - size) % stride :].unfold(-1, size, stride)
+
+
+def padded(x: Tensor, size: int, stride: int) -> Tensor:
+    """As the paper has it: the last value is repeated at the end, ``stride`` times."""
+    return torch.cat([x, x[..., -1:].expand(*x.shape[:-1], stride)], dim=-1).unfold(-1, size, stride)
+
+
+def zeros_in_front(x: Tensor, size: int, stride: int) -> Tensor:
+    return cut_from_the_end(F.pad(x, (-(x.shape[-1] - size) % stride, 0)), size, stride)
+
+
+def patched_with(
+    cut: Callable[[Tensor, int, int], Tensor] = cut_from_the_end,
+    rows: Callable[[Tensor], Tensor] = lambda x: x.transpose(1, 2).flatten(0, 1),
+):
+    """Both functions with something else in them; ``rows``: the series of a batch, (B, L, C) -> (B C, L)."""
+
+    def mistake(task, x, size, stride):
+        return cut(rows(x) if task == "channel_tokens" else x, size, stride)
+
+    return mistake
+
+
+patching = Part(
+    "patching",
+    {"side by side": 2, "overlapping": 3, "what is left over": 4, "quantities": 3},
+    patching_cases,
+    patching_reference,
+    {
+        "the patches begin with the first number: they are counted from the end, what is left over stands in front": (
+            patched_with(lambda x, size, stride: x.unfold(-1, size, stride))
+        ),
+        "the patches stand side by side: each begins `stride` after the one before": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, size)
+        ),
+        "there is a patch for each hour: each begins `stride` after the one before": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, 1)
+        ),
+        "size and stride have changed places": patched_with(lambda x, size, stride: cut_from_the_end(x, stride, size)),
+        "`stride` numbers lie between the patches: it goes from the beginning of one to that of the next": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, size + stride)
+        ),
+        "the patches come in the reverse order: the last one is at the end": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, stride).flip(-2)
+        ),
+        "each patch is in the reverse order: its oldest number comes first": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, stride).flip(-1)
+        ),
+        "the last patch is missing: it ends with the last number": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, stride)[..., :-1, :]
+        ),
+        "the first patch is missing: there are (L - size) // stride + 1": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, stride)[..., 1:, :]
+        ),
+        "the end is padded with its last value, as in the paper: here nothing is padded": patched_with(padded),
+        "the beginning is padded with zeros: what is left over is not read": patched_with(zeros_in_front),
+        "patches and hours have changed places: the result is (..., N, size)": patched_with(
+            lambda x, size, stride: cut_from_the_end(x, size, stride).mT
+        ),
+        "hours and quantities are mixed: reshape does not turn (B, L, C) into (B, C, L), a transpose does": (
+            patched_with(rows=lambda x: x.reshape(-1, x.shape[1]))
+        ),
+        "the first quantity of all windows comes first: all quantities of a window stand beside each other": (
+            patched_with(rows=lambda x: x.permute(2, 0, 1).flatten(0, 1))
+        ),
+        "each window's quantities keep an axis of their own: the first axis is B C long": (
+            patched_with(rows=lambda x: x.transpose(1, 2))
+        ),
+        "the patches of all quantities stand in one row: each quantity is a series of its own": (
+            lambda task, x, size, stride: (
+                cut_from_the_end(x.transpose(1, 2), size, stride).flatten(1, 2)
+                if task == "channel_tokens"
+                else patching_reference(task, x, size, stride)
+            )
+        ),
+    },
+)
+
+
+# --- quantiles -----------------------------------------------------------------------------------------------
+
+
+def quantiles_reference(task, forecast, target, levels):
+    forecast, target = np.asarray(forecast, float), np.asarray(target, float)
+    losses = np.zeros_like(forecast)
+    for place in np.ndindex(forecast.shape):
+        y, f, q = target[place[:-1]], forecast[place], levels[place[-1]]
+        losses[place] = NAN if np.isnan(y) else q * (y - f) if y > f else (1 - q) * (f - y)
+    if task == "quantile_losses":
+        return losses
+    known = [x for x in losses.flatten() if not np.isnan(x)]
+    return np.float64(sum(known) / len(known))
+
+
+def quantiles_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def case(aspect, about, task, shape, levels, missing=False):
+        target = draw(*shape)
+        if missing:
+            flat = target.view(-1)
+            flat[torch.randperm(len(flat), generator=generator)[: max(1, len(flat) // 3)]] = NAN
+        return Case(aspect, f"{task}: {about}", (task, draw(*shape, len(levels)), target, levels))
+
+    N, H, C = sizes(generator, 3, 2, 5)
+    odd = [round(0.01 * x, 2) for x in sorted(sizes(generator, 4, 4, 96)) if x != 50][:3]
+    both = (torch.tensor([[5.0], [9.0]]), torch.tensor([7.0, 7.0]), [0.9])
+    return [
+        Case("one level", "quantile_losses: too low by 2, and too high by 2, level 0.9", ("quantile_losses", *both)),
+        case("one level", "the level 0.5", "quantile_losses", (5,), [0.5]),
+        case("one level", "the level 0.2", "quantile_losses", (N, H, C), [0.2]),
+        case("levels", "three levels", "quantile_losses", (4,), [0.1, 0.5, 0.9]),
+        case("levels", f"the levels {odd}", "quantile_losses", (N, H, C), odd),
+        case("levels", "N = H = C = Q: no axis can be told by its size", "quantile_losses", (4, 4, 4), [*odd, 0.97]),
+        Case("mean", "quantile_loss: too low by 2, and too high by 2, level 0.9", ("quantile_loss", *both)),
+        case("mean", f"the levels {odd}", "quantile_loss", (N, H, C), odd),
+        case("missing", "every third target is missing", "quantile_losses", (9,), [0.3, 0.8], True),
+        case("missing", "every third target is missing", "quantile_loss", (9,), [0.3, 0.8], True),
+        case("missing", "missing targets", "quantile_loss", (N + 1, H, C), odd, True),
+    ]
+
+
+def tilted(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:
+    above, q = target[..., None] - forecast, torch.tensor(levels)
+    return torch.where(above > 0, q * above, (q - 1) * above)
+
+
+def quantiles_with(
+    losses: Callable[..., Tensor] = tilted,
+    mean: Callable[[Tensor], Tensor] = torch.nanmean,
+    target: Callable[[Tensor], Tensor] = lambda y: y,
+):
+    def mistake(task, forecast, y, levels):
+        found = losses(forecast, target(y), levels)
+        return found if task == "quantile_losses" else mean(found)
+
+    return mistake
+
+
+quantiles = Part(
+    "quantiles",
+    {"one level": 3, "levels": 3, "mean": 2, "missing": 4},
+    quantiles_cases,
+    quantiles_reference,
+    {
+        "the sides have changed places: to lie too low costs `level` for each unit, to lie too high 1 - `level`": (
+            quantiles_with(lambda f, y, levels: tilted(f, y, [1 - q for q in levels]))
+        ),
+        "this is the absolute error, whatever the level: too low and too high cost differently": quantiles_with(
+            lambda f, y, levels: (y[..., None] - f).abs().expand(f.shape)
+        ),
+        "this is half of the absolute error, whatever the level: that is right at 0.5 alone": quantiles_with(
+            lambda f, y, levels: (y[..., None] - f).abs().expand(f.shape) / 2
+        ),
+        "this is the absolute error times the level, on both sides: too high costs 1 - `level`": quantiles_with(
+            lambda f, y, levels: (y[..., None] - f).abs() * torch.tensor(levels)
+        ),
+        "the loss is below 0 on one side: to lie too high costs (1 - `level`) (f - y)": quantiles_with(
+            lambda f, y, levels: (
+                (y[..., None] - f) * torch.where(y[..., None] > f, torch.tensor(levels), 1 - torch.tensor(levels))
+            )
+        ),
+        "this is the smaller of the two products, never above 0: take the larger one": quantiles_with(
+            lambda f, y, levels: torch.minimum(
+                torch.tensor(levels) * (y[..., None] - f), (torch.tensor(levels) - 1) * (y[..., None] - f)
+            )
+        ),
+        "to lie too high costs nothing: it costs 1 - `level` for each unit": quantiles_with(
+            lambda f, y, levels: torch.tensor(levels) * (y[..., None] - f).clamp(min=0)
+        ),
+        "the error is squared: that asks for a mean, not for a quantile": quantiles_with(
+            lambda f, y, levels: tilted(f, y, levels) * (y[..., None] - f).abs()
+        ),
+        "the losses are twice as large: at the level 0.5 this is half of the absolute error": quantiles_with(
+            lambda f, y, levels: 2 * tilted(f, y, levels)
+        ),
+        "the levels are in the reverse order": quantiles_with(lambda f, y, levels: tilted(f, y, levels[::-1])),
+        "all quantiles have the first level: each has its own": quantiles_with(
+            lambda f, y, levels: tilted(f, y, [levels[0]] * len(levels))
+        ),
+        "the levels' losses are averaged: each level has its own": lambda task, f, y, levels: (
+            tilted(f, y, levels).mean(dim=-1) if task == "quantile_losses" else quantiles_reference(task, f, y, levels)
+        ),
+        "missing targets count as 0: where a target is NaN, nothing is known": quantiles_with(
+            target=lambda y: y.nan_to_num(0.0)
+        ),
+        "missing targets are counted in the mean: divide by the number of losses that are known": quantiles_with(
+            mean=lambda losses: losses.nansum() / losses.numel()
+        ),
+        "the losses of missing targets are 0: they are NaN, since nothing is known": quantiles_with(
+            lambda f, y, levels: tilted(f, y, levels).nan_to_num(0.0), torch.mean
+        ),
+        "one missing target makes the mean NaN: take that of the losses that are known": quantiles_with(
+            mean=torch.mean
+        ),
+        "this is the sum: divide by the number of losses that are known": quantiles_with(mean=torch.nansum),
+        "the levels are added up: the mean is one over all values and all levels": quantiles_with(
+            mean=lambda losses: losses.sum(dim=-1).nanmean()
+        ),
+    },
+)
+
+
+# --- what is to be beaten ------------------------------------------------------------------------------------
+
+
+def baselines_reference(task, *arguments):
+    if task == "season_again":
+        history, horizon, season = arguments
+        known = [list(window) for window in np.asarray(history, float)]
+        for window in known:
+            for _ in range(horizon):
+                window.append(window[-season])  # beyond a season that is a forecast already
+        return np.array([window[-horizon:] for window in known])
+    forecast, target, train, season = (np.asarray(a, float) if isinstance(a, Tensor) else a for a in arguments)
+    ratios = []
+    for c in range(target.shape[-1]):
+        errors = [abs(y - f) for y, f in zip(target[..., c].flat, forecast[..., c].flat) if not np.isnan(y)]
+        steps = [abs(train[t, c] - train[t - season, c]) for t in range(season, len(train))]
+        steps = [step for step in steps if not np.isnan(step)]
+        ratios.append(sum(errors) / len(errors) / (sum(steps) / len(steps)))
+    return np.float64(sum(ratios) / len(ratios))
+
+
+def baselines_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def again(aspect, about, N, L, C, horizon, season):
+        return Case(aspect, f"season_again: {about}", ("season_again", draw(N, L, C), horizon, season))
+
+    def scaled(aspect, about, N, H, C, T, season, gaps=False):
+        size = (1.0 + 4 * torch.arange(C)) * (0.8 + 0.4 * torch.rand(C, generator=generator))
+        train = draw(T, C).cumsum(dim=0) * size
+        forecast, target = (train[-1] + size * draw(N, H, C, scale=2.0) for _ in range(2))
+        if gaps:
+            train = torch.where(torch.rand(T, C, generator=generator) < 0.15, NAN, train)
+            lost = torch.rand(N, H, C, generator=generator) < 0.4 * torch.arange(C) / C + 0.1
+            lost[0, 0], lost[1, 0] = True, False  # of each quantity one is missing, and one is there
+            target = torch.where(lost, NAN, target)
+        return Case(aspect, f"scaled_error: {about}", ("scaled_error", forecast, target, train, season))
+
+    season, N, C = sizes(generator, 3, 3, 5)
+    L = season + number(generator, 2, 4)
+    H = season + 2  # so that the season comes again, and that the target has pairs of its own
+    row = torch.tensor([[[1.0], [2.0], [3.0], [4.0], [5.0]]])
+    small = (torch.tensor([[[4.0]]]), torch.tensor([[[7.0]]]), torch.tensor([[1.0], [4.0], [3.0], [6.0]]), 2)
+    return [
+        Case("season", "season_again: 1 2 3 4 5, season 3, horizon 3", ("season_again", row, 3, 3)),
+        again("season", f"horizon 2, season {season}", N, L, C, 2, season),
+        again("season", "N = L = C: no axis can be told by its size", 5, 5, 5, 3, 3),
+        Case("beyond a season", "season_again: 1 2 3 4 5, season 3, horizon 7", ("season_again", row, 7, 3)),
+        again("beyond a season", f"horizon {2 * season + 1}, season {season}", N, L, C, 2 * season + 1, season),
+        again("beyond a season", "season 1: the last value", N, L, C, 4, 1),
+        Case(
+            "scaled error", "scaled_error: one hour, wrong by 3; training 1 4 3 6, season 2", ("scaled_error", *small)
+        ),
+        scaled("scaled error", f"one quantity, season {season}", N, H, 1, 40, season),
+        scaled("several quantities", f"{C} quantities in different units", N, H, C, 40, season),
+        scaled("several quantities", "N = H = C: no axis can be told by its size", 4, 4, 4, 30, 2),
+        scaled("missing values", f"{C} quantities, some values missing", N, H, C, 60, season, True),
+        scaled("missing values", "four quantities, some values missing", 3, 5, 4, 50, 2, True),
+    ]
+
+
+def repeated(last: Callable[[Tensor, int], Tensor], place: Callable[[int, int], int] = lambda h, m: h % m):
+    """``season_again`` with something else in it: which season, and which hour of it comes in hour h."""
+
+    def mistake(task, *arguments):
+        if task != "season_again":
+            return baselines_reference(task, *arguments)
+        history, horizon, season = arguments
+        return last(history, season)[:, [place(h, season) for h in range(horizon)]]
+
+    return mistake
+
+
+def the_last(history: Tensor, season: int) -> Tensor:
+    return history[:, history.shape[1] - season :]
+
+
+def known_mean(x: Tensor) -> Tensor:
+    """Over all but the last axis, of what is known."""
+    return x.flatten(0, -2).nanmean(dim=0)
+
+
+def apart(x: Tensor, season: int) -> Tensor:
+    return (x[..., season:, :] - x[..., :-season, :]).abs()
+
+
+def scaled_with(
+    target: Callable[[Tensor], Tensor] = lambda y: y,
+    scale: Callable[[Tensor, Tensor, Tensor, int], Tensor] = lambda f, y, train, m: known_mean(apart(train, m)),
+    errors: Callable[[Tensor], Tensor] = lambda wrong: known_mean(wrong.abs()),
+    after: Callable[[Tensor, Tensor], Tensor] = lambda errors, scale: (errors / scale).mean(),
+):
+    def mistake(task, *arguments):
+        if task == "season_again":
+            return baselines_reference(task, *arguments)
+        f, y, train, season = (a.double() if isinstance(a, Tensor) else a for a in arguments)
+        y = target(y)
+        return after(errors(y - f), scale(f, y, train, season))
+
+    return mistake
+
+
+baselines = Part(
+    "baselines",
+    {"season": 3, "beyond a season": 3, "scaled error": 3, "several quantities": 3, "missing values": 3},
+    baselines_cases,
+    baselines_reference,
+    {
+        "this is the last value, again and again: repeat the last season": repeated(
+            lambda history, season: history[:, -1:].expand(-1, season, -1)
+        ),
+        "this is the season at the start of the history: take the one at its end": repeated(
+            lambda history, season: history[:, :season]
+        ),
+        "the season is one hour too old: its last hour is the last one of the history": repeated(
+            lambda history, season: history[:, -season - 1 : -1]
+        ),
+        "the season runs backwards: its oldest hour comes first": repeated(the_last, lambda h, m: m - 1 - h % m),
+        "beyond a season the last value stands still: begin the season again": repeated(
+            the_last, lambda h, m: min(h, m - 1)
+        ),
+        "beyond a season the season runs back: begin it again": repeated(
+            the_last, lambda h, m: h % m if h // m % 2 == 0 else m - 1 - h % m
+        ),
+        "these are the last `horizon` hours, also where the horizon is longer than a season": lambda task, *arguments: (
+            arguments[0][:, -arguments[1] :] if task == "season_again" else baselines_reference(task, *arguments)
+        ),
+        "the scale is taken from the targets, which nobody has yet: take it from the training part": scaled_with(
+            scale=lambda f, y, train, m: known_mean(apart(y, m))
+        ),
+        "the scale compares with the value just before: compare with the one a season before": scaled_with(
+            scale=lambda f, y, train, m: known_mean(apart(train, 1))
+        ),
+        "this is the mean absolute error: divide by the scale": scaled_with(
+            scale=lambda f, y, train, m: torch.ones(y.shape[-1])
+        ),
+        "the scale is the deviation of the training part: it is the mean of |x_t - x_(t-m)|": scaled_with(
+            scale=lambda f, y, train, m: known_moments(train)[1]
+        ),
+        "errors and differences are squared: take their absolute values": scaled_with(
+            scale=lambda f, y, train, m: known_mean(apart(train, m).square()),
+            errors=lambda wrong: known_mean(wrong.square()),
+        ),
+        "errors of different units are averaged before they are scaled: first divide, each quantity by its own scale": (
+            scaled_with(after=lambda errors, scale: errors.mean() / scale.mean())
+        ),
+        "all quantities are divided by one scale: each has its own": scaled_with(
+            after=lambda errors, scale: (errors / scale.mean()).mean()
+        ),
+        "each quantity has its own number: take the mean over them": scaled_with(
+            after=lambda errors, scale: errors / scale
+        ),
+        "the fraction is upside down": scaled_with(after=lambda errors, scale: (scale / errors).mean()),
+        "missing targets count as 0: leave them out": scaled_with(target=lambda y: y.nan_to_num(0.0)),
+        "missing targets count as hits, with the error 0: leave them out": scaled_with(
+            errors=lambda wrong: wrong.abs().nan_to_num(0.0).flatten(0, -2).mean(dim=0)
+        ),
+        "missing values of the training part count as 0: leave out pairs with one": scaled_with(
+            scale=lambda f, y, train, m: known_mean(apart(train.nan_to_num(0.0), m))
+        ),
+        "pairs with a missing value count as 0 in the scale: leave them out": scaled_with(
+            scale=lambda f, y, train, m: apart(train, m).nan_to_num(0.0).mean(dim=0)
+        ),
+        "all errors are divided first and averaged together, so that a quantity with few missing values counts more: "
+        "first the mean of each, then the mean of these": lambda task, *arguments: (
+            ((arguments[1] - arguments[0]).abs() / known_mean(apart(arguments[2], arguments[3]))).nanmean()
+            if task != "season_again"
+            else baselines_reference(task, *arguments)
+        ),
+        "one missing value makes all of it NaN: leave missing values out": scaled_with(
+            scale=lambda f, y, train, m: apart(train, m).mean(dim=0),
+            errors=lambda wrong: wrong.abs().flatten(0, -2).mean(dim=0),
+        ),
+    },
+)
+
+
+# --- a forecaster for a place where it has never been --------------------------------------------------------
+
+HISTORY, HORIZON, SEASON = 96, 24, 24  # hours, as in the exercise
+SIZES = PatchTSTConfig(HISTORY, patch_size=24, stride=12, d_model=32, n_heads=4, d_ff=64, n_layers=1)
+BOUNDS = LOW, HIGH = 0.40, 0.55  # of the way from the seasonal naive forecast to the best one that there is
+PLACES, STRETCHES = 8, 64
+
+
+class Asked(NamedTuple):
+    """Windows (N, L, C) and (N, H, C), and forecasts of these targets."""
+
+    history: Tensor
+    target: Tensor
+    best: Tensor
+    naive: Tensor
+
+
+def at_a_place(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Stretches of a place, one behind the other in time, each in a weather of its own; no target is in a history."""
+    generator, T = torch.Generator().manual_seed(seed), HISTORY + HORIZON + 1  # each begins an hour later in the day
+    rules, regimes = climate(seed), draw_regimes(STRETCHES, T, generator)
+    whole, noise = measured(rules, regimes, T * torch.arange(STRETCHES), generator)
+    flat = whole.flatten(0, 1)
+    known = Station(flat, flat, regimes.flatten(), noise.flatten(0, 1), rules)
+    best = best_forecast(known, T * torch.arange(STRETCHES) + HISTORY, HORIZON)
+    return whole[:, :HISTORY], whole[:, HISTORY : HISTORY + HORIZON], best
+
+
+@functools.lru_cache(maxsize=8)
+def asked(seed: int) -> Asked:
+    """Windows of ``PLACES`` places."""
+    generator = torch.Generator().manual_seed(seed)
+    places = torch.randint(1_000, 2**31 - 1, (PLACES,), generator=generator).tolist()
+    history, target, best = (torch.cat(parts) for parts in zip(*map(at_a_place, places)))
+    return Asked(history, target, best, seasonal_naive(history, HORIZON, SEASON))
+
+
+def scaled_errors(windows: Asked, forecast: Tensor) -> float:
+    """MASE, by the histories; a day of NaN between them, so that no pair of hours lies in two of them."""
+    history, target = windows.history, windows.target
+    night = torch.full((len(history), SEASON, history.shape[2]), NAN)
+    return mase(forecast, target, torch.cat([history, night], dim=1).flatten(0, 1), SEASON)
+
+
+def way(windows: Asked, forecast: Tensor) -> float:
+    """How far a forecast has come: 0 is the seasonal naive one, 1 the best that there is."""
+    best, naive, found = (scaled_errors(windows, f) for f in (windows.best, windows.naive, forecast))
+    return (naive - found) / (naive - best)
+
+
+def train_cases(generator: torch.Generator) -> list[Case]:
+    seed = number(generator, 1, 2**31 - 1)
+    return [Case(f"{bound:.0%} of the way", "windows of places of the check's own", secret=seed) for bound in BOUNDS]
+
+
+def why_not(model: PatchForecaster, windows: Asked, forecast: Tensor) -> str:
+    """The likely reason for poor forecasts, in words."""
+    history, target, _, naive = windows
+    if bool((model.encoder.blocks[0].attention_residual.norm.weight == 1).all()):
+        return "no weight has changed: do the updates reach the model that you return (backward, then step)?"
+    scale = history.std(dim=1, correction=0).mean(dim=0)  # (C,)
+    offset = ((forecast - target).mean(dim=(0, 1)) / scale).abs().max().item()
+    if offset > 0.4:
+        return (
+            "on the average its forecasts lie far beside what came, always on the same side: does a missing target "
+            "(NaN) count as 0? Leave it out"
+        )
+    moved = ((naive - target).abs().mean(dim=(0, 1)) / scale).mean().item()
+    if ((forecast - naive).abs().mean(dim=(0, 1)) / scale).mean().item() < 0.5 * moved:
+        return "it repeats the last day, as the seasonal naive forecast does: is it trained on what came afterwards?"
+    if ((forecast - history[:, -1:]).abs().mean(dim=(0, 1)) / scale).mean().item() < 0.3 * moved:
+        return "it repeats the last value: is it trained on all hours of the horizon?"
+    return "train longer, with a rate that falls to 0 at the end, on windows drawn at random"
+
+
+@functools.lru_cache(maxsize=2)
+def judged(weights: bytes, seed: int) -> tuple[float, str]:
+    """Of a model's weights: how far its forecasts have come, and why not farther."""
+    model, windows = PatchForecaster(SIZES, HORIZON).eval(), asked(seed)
+    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+    with torch.inference_mode():
+        forecast = model(windows.history)
+    far = way(windows, forecast)
+    return far, why_not(model, windows, forecast) if far < HIGH else ""
+
+
+def judge_forecasts(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Load the weights into a model of our own and let it forecast at places of our own."""
+    if not all(np.isfinite(array).all() for array in answers[-1].values()):
+        return (
+            "the weights are no finite numbers: has a missing target (NaN) come into the loss? If not, the training "
+            "diverged, and the learning rate is far too high"
+        )
+    model = PatchForecaster(SIZES, HORIZON)
+    missing = "this is not a model of new_forecaster: it has no weights {name}"
+    problem = put_into(model, answers[-1], missing, "its sizes are not those of new_forecaster")
+    if problem:
+        return problem
+    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
+    far, why = judged(weights, case.secret)
+    wanted = {f"{bound:.0%} of the way": bound for bound in BOUNDS}[case.aspect]
+    if far >= wanted:
+        return None
+    reached = f"it comes {far:.0%} of the way" if far > 0 else "it is no better than the seasonal naive forecast"
+    return f"{reached}, {wanted:.0%} are asked for: {why}"
+
+
+train_forecaster = Part(
+    "train_forecaster",
+    {f"{LOW:.0%} of the way": 8, f"{HIGH:.0%} of the way": 8},
+    train_cases,
+    judge=judge_forecasts,
+    result="model",
+    seconds=180,
+)
+
+PARTS = (no_leaks, normalising, patching, quantiles, baselines, train_forecaster)
+WRITTEN = {"too_good": 14}
+score = partial(show_score, PARTS, WRITTEN)
