@@ -160,8 +160,8 @@ class SeriesClassifier(nn.Module):
 class EncoderDecoderForecaster(nn.Module):
     """The Transformer of translation, with numbers for words: one forecast after the other.
 
-    The encoder reads the patches of the history; the decoder reads the last hour and its own forecasts and says the next
-    one. In training it reads the true ones (teacher forcing). Channels are read one by one, by the same weights.
+    The encoder reads the patches of the history; the decoder reads the last hour and its own forecasts and says the
+    next one. In training it reads the true ones (teacher forcing). Channels are read one by one, by the same weights.
 
     Args:
         config: of the encoder; the decoder has as many blocks, of the same size, and reads hours.
