@@ -3,13 +3,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run notebooks bench system clean
+.PHONY: help lab test lint run notebooks site slides bench system clean
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture"
 	@echo "make test              run the tests"
 	@echo "make run LECTURE=02    execute one lecture, without a browser"
 	@echo "make notebooks         execute all lectures"
+	@echo "make site              build the executed lectures as a web site"
+	@echo "make slides LECTURE=02 one executed lecture as slides"
 	@echo "make bench             measure speed, as ratios"
 	@echo "make clean             remove build/ and dist/"
 
@@ -30,6 +32,13 @@ run: .venv/lab
 notebooks: .venv/lab
 	$(BIN)/coursekit run --all --jobs 2
 
+site: .venv/site
+	$(BIN)/coursekit site
+
+slides: .venv/site
+	@test -n "$(LECTURE)" || { echo "say which: make slides LECTURE=02"; exit 2; }
+	$(BIN)/coursekit slides $(LECTURE)
+
 bench: .venv/test
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_text
@@ -49,9 +58,13 @@ clean:
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lab]'
 	touch $@
 
+.venv/site: .venv/lab
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'
+	touch $@
+
 .venv/test: .venv/lab
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
-	touch $@
+	touch $@ .venv/site # the tests need it too
 
 # The browser tests drive Debian's chromium, marking runs in bubblewrap; without them, and without leave to install
 # them, their tests are skipped.

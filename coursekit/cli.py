@@ -1,6 +1,7 @@
-"""The command ``coursekit``: lab, run, release, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, site, slides, release, grade, doctor."""
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -20,6 +21,7 @@ from rich.text import Text
 from coursekit import doctor as diagnosis
 from coursekit import lectures
 from coursekit.grading import GradingError
+from coursekit.recipes import recipes
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 console = Console()
@@ -107,6 +109,80 @@ def report(path: Path, out: Path, result: dict) -> bool:
     if result["error"]:
         fail(result["error"])
     return result["error"] is not None
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="What to train: see --list.")] = None,
+    variant: Annotated[str | None, typer.Argument(help="Which of its variants (default: the first).")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the recipes and their variants.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh/--resume", help="Forget a run that was stopped, or go on.")] = False,
+    state: Annotated[Path, typer.Option(help="Folder for runs meanwhile.")] = Path("build/recipes"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for weights and metrics (default: the shipped ones').")
+    ] = None,
+) -> None:
+    """Train what ships again, or go on with it; 'torchrun … -m coursekit train …' shares the work among processes."""
+    about = recipes()
+    names = ", ".join(about)
+    if recipe is None and not show:
+        raise fail(f"name a recipe, such as 'coursekit train vit'; there are: {names}")
+    if recipe is not None and recipe not in about:
+        raise fail(f"no recipe {recipe!r}; there are: {names}")
+    modules = {name: importlib.import_module(f"coursekit.recipes.{name}") for name in ([recipe] if recipe else about)}
+    variants = {name: getattr(module, "VARIANTS", {}) for name, module in modules.items()}
+    if show:
+        for name, found in variants.items():
+            say(f"{name}: {about[name]}")
+            for one, words in found.items():
+                say(f"    {one}: {words}")
+        return
+    if variant is not None and variant not in variants[recipe]:
+        others = f"; there are: {', '.join(variants[recipe])}" if variants[recipe] else ": it has none"
+        raise fail(f"no variant {variant!r} of {recipe}{others}")
+    from coursekit.train import CheckpointError
+    from coursekit.train.distributed import DistributedError
+
+    arguments = [*([variant] if variant else []), "--state", str(state)]
+    arguments += [*(["--out", str(out)] if out else []), *(["--fresh"] if fresh else [])]
+    with said_on_interrupt("stopped; the same command goes on from the last checkpoint"):
+        try:
+            modules[recipe].main(arguments)
+        except (CheckpointError, DistributedError, FloatingPointError) as error:
+            raise fail(str(error), 1) from None
+
+
+@app.command()
+def site(
+    out: Annotated[Path | None, typer.Option(help="Folder for the site (default: build/site of the course).")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--lectures", help="What 'coursekit run --all' left (default: build/ of the course).")
+    ] = None,
+) -> None:
+    """Build the course as a static site from its executed lectures."""
+    from coursekit import site as building
+
+    build = lectures.home() / "build"
+    out = out or build / "site"
+    with console.status("Building the site"):
+        building.build(results or build, out, say)
+    say(f"Site: {out / 'index.html'}")
+
+
+@app.command()
+def slides(
+    lecture: Annotated[list[str], typer.Argument(help="Executed lectures: numbers or names.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the slides (default: build/slides).")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--lectures", help="What 'coursekit run' left (default: build/ of the course).")
+    ] = None,
+) -> None:
+    """Write executed lectures as slides; the key S opens the speaker's view."""
+    from coursekit import site as building
+
+    build = lectures.home() / "build"
+    for path in [lectures.find_lecture(name) for name in lecture]:
+        say(f"Slides: {building.slides(path, results or build, out or build / 'slides')}")
 
 
 @app.command()

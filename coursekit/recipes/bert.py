@@ -6,7 +6,6 @@ can be stopped and started again at will. ``--variant`` names one of the models 
 metrics alone are kept.
 """
 
-import argparse
 import json
 import platform
 from collections.abc import Iterable, Sequence
@@ -32,10 +31,10 @@ from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes.few_labels import few_labels
-from coursekit.recipes.runs import Clock, data_hash
+from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
-from coursekit.train import Training, adamw, device, seed, warmup_linear
+from coursekit.train import Training, adamw, device, distributed, seed, warmup_linear
 from coursekit.train.checkpoint import save_json
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
@@ -288,11 +287,12 @@ def new_model(vocab_size: int, dropout: float = 0.0) -> BertForPreTraining:
 def read_texts(folder: Path, planted: bool) -> tuple[Encoded, WordPiece, dict[str, str]]:
     """What is trained on, as ids, its tokenizer and its hashes; kept in ``folder``, since it takes a minute."""
     kept = folder / "texts.json"
-    if not kept.exists():
-        texts = corpus(planted=planted)
-        tokenizer = train_tokenizer(texts)
-        save_tokenizer(tokenizer, folder / "tokenizer.json")
-        save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
+    with distributed.in_turn(device()):
+        if not kept.exists():
+            texts = corpus(planted=planted)
+            tokenizer = train_tokenizer(texts)
+            save_tokenizer(tokenizer, folder / "tokenizer.json")
+            save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
     content = json.loads(kept.read_text(encoding="utf-8"))
     return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
 
@@ -336,6 +336,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         clock.save()
         shown = {name: float(f"{value:.4g}") for name, value in record.items()}
         print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    distributed.leave_to_first()
     return finish(variant, model.cpu(), tokenizer, training.history, hashes, clock.seconds(), checkpoints / variant)
 
 
@@ -389,12 +390,8 @@ def load_metrics(variant: str = "bert") -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.bert", description=__doc__)
-    parser.add_argument("--variant", choices=VARIANTS, default="bert")
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
-    chosen = parser.parse_args(arguments)
-    metrics = train(chosen.variant, chosen.state / f"bert-{chosen.variant}")
-    print(json.dumps({name: value for name, value in metrics.items() if name != "curve"}, indent=1))
+    variant, folder, out, _ = read_command("bert", __doc__, arguments, VARIANTS, named="bert-{}".format)
+    report(train(variant, folder, out or CHECKPOINTS))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ fewer steps on two pictures of each object and on one, as published; of these on
 ``checkpoints/dino-pictures``. Both can be stopped and started again at will.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +23,14 @@ from coursekit.models.dino import DINO, DINOConfig, dino_loss
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.attention import record_attention
 from coursekit.recipes import unlabelled
-from coursekit.recipes.runs import Clock
+from coursekit.recipes.runs import Clock, read_command, report
 from coursekit.recipes.vit import CHECKPOINTS, as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
+VARIANTS = {
+    "dino": "the teacher that is shipped",
+    "dino-pictures": "fewer steps on two pictures of each object and on one; the metrics alone",
+}
 VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
 HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
@@ -154,12 +157,9 @@ def load_metrics(variant: str = "dino") -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.dino", description=__doc__)
-    parser.add_argument("variant", choices=STEPS)
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
-    chosen = parser.parse_args(arguments)
-    metrics = train(chosen.variant, chosen.state / chosen.variant)
-    print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
+    alone = dict.fromkeys(VARIANTS, "its centre is the mean over all views of a batch")
+    variant, folder, out, _ = read_command("dino", __doc__, arguments, VARIANTS, alone=alone)
+    report(train(variant, folder, out or CHECKPOINTS))
 
 
 if __name__ == "__main__":

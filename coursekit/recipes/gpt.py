@@ -5,7 +5,6 @@
 It can be stopped and started again at will. Of the LSTM that the first is compared with only the metrics are kept.
 """
 
-import argparse
 import json
 import platform
 from collections.abc import Sequence
@@ -26,10 +25,10 @@ from coursekit.data.world import as_text, sentences, stories
 from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
-from coursekit.recipes.runs import Clock, data_hash
+from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
-from coursekit.train import Training, adamw, device, seed, warmup_cosine
+from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
@@ -88,11 +87,12 @@ def encode(texts: dict[str, list[str]], tokenizer: BPE) -> Encoded:
 def read_texts(variant: str, folder: Path) -> tuple[Encoded, BPE, dict[str, str]]:
     """What is trained on, as ids, its tokenizer and its hashes; kept in ``folder``, since it takes half a minute."""
     kept = folder / "texts.json"
-    if not kept.exists():
-        texts = corpus(variant)
-        tokenizer = train_tokenizer(texts)
-        save_tokenizer(tokenizer, folder / "tokenizer.json")
-        save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
+    with distributed.in_turn(device()):
+        if not kept.exists():
+            texts = corpus(variant)
+            tokenizer = train_tokenizer(texts)
+            save_tokenizer(tokenizer, folder / "tokenizer.json")
+            save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
     content = json.loads(kept.read_text(encoding="utf-8"))
     return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
 
@@ -161,6 +161,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         clock.save()
         shown = {name: float(f"{value:.4g}") for name, value in record.items()}
         print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    distributed.leave_to_first()
     load_weights(folder / "best.safetensors", model)
     best = json.loads((folder / "best.json").read_text(encoding="utf-8"))["step"]
     metrics = {
@@ -218,12 +219,9 @@ def load_metrics(variant: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.gpt", description=__doc__)
-    parser.add_argument("variant", choices=VARIANTS)
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
-    chosen = parser.parse_args(arguments)
-    metrics = train(chosen.variant, chosen.state / chosen.variant)
-    print(json.dumps({name: value for name, value in metrics.items() if name != "curve"}, indent=1))
+    alone = {"lstm-documentation": "what it remembers from batch to batch is kept in one place"}
+    variant, folder, out, _ = read_command("gpt", __doc__, arguments, VARIANTS, alone=alone)
+    report(train(variant, folder, out or CHECKPOINTS))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ pre-trained model, and the same from scratch, to translate from more and more pa
 answered word for word go to ``checkpoints/prompted/metrics.json``. It can be stopped and started again at will.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from coursekit.data.prompts import Prompted, as_ids, classifications, instructio
 from coursekit.decode.text import complete
 from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.recipes import gpt
+from coursekit.recipes.runs import read_command
 from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
 from coursekit.train.checkpoint import save_json
@@ -112,9 +112,8 @@ def load_metrics() -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.prompted", description=__doc__)
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
-    folder = parser.parse_args(arguments).state / "prompted"
+    alone = {"prompted": "these are several short runs, one after another"}
+    _, folder, out, _ = read_command("prompted", __doc__, arguments, alone=alone)
     kept = folder / "metrics.json"
     found = (
         json.loads(kept.read_text(encoding="utf-8"))
@@ -135,8 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 points[str(n)] = curve_point(beginning, n)
                 print(f"{beginning}, {n} pairs: {points[str(n)]:.3f}", flush=True)
                 save_json(kept, found)
-    METRICS.parent.mkdir(exist_ok=True)
-    save_json(METRICS, found)
+    save_json(METRICS if out is None else out / "prompted" / "metrics.json", found)
 
 
 if __name__ == "__main__":

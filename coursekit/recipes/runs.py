@@ -1,13 +1,82 @@
-"""What every run notes: how long it has computed, over all the times that it was stopped, and what it has read."""
+"""What all recipes share: the command line, how long a run has computed over all its lives, and what it has read."""
 
+import argparse
 import hashlib
 import json
+import os
+import shutil
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from coursekit.train import device, distributed
 from coursekit.train.checkpoint import save_json
+
+
+class Chosen(NamedTuple):
+    """What a command line asks for.
+
+    Attributes:
+        folder: where the run is kept meanwhile.
+        out: where weights and metrics go; None for beside the recipes.
+        fresh: what was in ``folder`` has been deleted.
+    """
+
+    variant: str
+    folder: Path
+    out: Path | None
+    fresh: bool
+
+
+def read_command(
+    recipe: str,
+    about: str,
+    arguments: Sequence[str] | None,
+    variants: Iterable[str] = (),
+    named: Callable[[str], str] = str,
+    alone: Mapping[str, str] | None = None,
+) -> Chosen:
+    """The command line of a recipe: ``[VARIANT] [--state FOLDER] [--out FOLDER] [--fresh]``.
+
+    Args:
+        recipe: its module.
+        about: what ``--help`` says.
+        arguments: None for those of this process.
+        variants: the first is trained where none is named; empty where there is only the recipe itself.
+        named: of a variant, the run's folder in that of ``--state``.
+        alone: variants that several processes cannot share, each with the reason.
+
+    Raises:
+        SystemExit: the arguments are wrong, or torchrun started several processes for such a variant.
+    """
+    variants = list(variants)
+    parser = argparse.ArgumentParser(prog=f"python -m coursekit.recipes.{recipe}", description=about)
+    if variants:
+        parser.add_argument("variant", nargs="?", choices=variants, default=variants[0])
+        parser.add_argument("--variant", dest="option", choices=variants, help="the same")
+    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
+    parser.add_argument("--out", type=Path, help="where weights and metrics go (default: beside the recipes)")
+    parser.add_argument("--fresh", action="store_true", help="forget what is kept, and begin again")
+    chosen = parser.parse_args(arguments)
+    if distributed.rank() > 0:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  only the first prints
+    variant = (chosen.option or chosen.variant) if variants else recipe
+    if distributed.world() > 1 and variant in (alone or {}):
+        words = f"{variant} is trained by one process, so start it without torchrun: {alone[variant]}"
+        raise SystemExit(words if distributed.rank() == 0 else 1)
+    folder = chosen.state / named(variant)
+    if chosen.fresh:
+        with distributed.in_turn(device()):
+            if distributed.rank() == 0 and folder.exists():
+                shutil.rmtree(folder)
+    return Chosen(variant, folder, chosen.out, chosen.fresh)
+
+
+def report(metrics: Mapping[str, Any]) -> None:
+    """Print what was measured, but for the curves."""
+    print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
 
 
 def data_hash(texts: Mapping[str, Any]) -> dict[str, str]:
@@ -26,4 +95,5 @@ class Clock:
         return self.before + time.process_time()
 
     def save(self) -> None:
-        save_json(self.path, {"seconds": self.seconds()})
+        if distributed.rank() == 0:
+            save_json(self.path, {"seconds": self.seconds()})

@@ -6,7 +6,6 @@ each alone; of these only ``metrics.json`` is kept, in ``checkpoints/sit-objecti
 again at will.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +20,14 @@ from coursekit.evaluate.features import extract
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig, sit_loss
 from coursekit.models.vit import ViTConfig
 from coursekit.recipes import unlabelled
-from coursekit.recipes.runs import Clock
+from coursekit.recipes.runs import Clock, read_command, report
 from coursekit.recipes.vit import CHECKPOINTS, scaled
 from coursekit.train import Training, adamw, device, load_weights, save_weights, seed, warmup_cosine
 
+VARIANTS = {
+    "sit": "the model that is shipped",
+    "sit-objectives": "fewer steps with all objectives and with each alone; the metrics alone",
+}
 CONFIG = SiTConfig(ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, pooling="mean"))
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 200, 250, 250
 STEPS = {"sit": 6000, "sit-objectives": 600}
@@ -131,12 +134,9 @@ def load_metrics(variant: str = "sit") -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.sit", description=__doc__)
-    parser.add_argument("variant", choices=STEPS)
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
-    chosen = parser.parse_args(arguments)
-    metrics = train(chosen.variant, chosen.state / chosen.variant)
-    print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
+    alone = dict.fromkeys(VARIANTS, "its contrastive loss compares all views of a batch")
+    variant, folder, out, _ = read_command("sit", __doc__, arguments, VARIANTS, alone=alone)
+    report(train(variant, folder, out or CHECKPOINTS))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ of the sentences stands beside the results: measured on other sentences, or on u
 
 import hashlib
 import json
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from coursekit.models.transformer import (
     transformer_adam,
     transformer_loss,
 )
+from coursekit.recipes.runs import read_command
 from coursekit.text.vocab import Vocab
 from coursekit.train import Training, seed
 
@@ -93,9 +96,10 @@ def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
     }
 
 
-def read() -> tuple[str | None, dict[str, list[dict[str, float]]]]:
+def read(path: Path | None = None) -> tuple[str | None, dict[str, list[dict[str, float]]]]:
     """The hash of the data that the saved results were measured on, None where it is unknown, and the results."""
-    saved = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    path = path or RESULTS
+    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return saved.pop("data", None), saved
 
 
@@ -104,14 +108,17 @@ def load() -> dict[str, list[dict[str, float]]]:
     return read()[1]
 
 
-def save(data: str, results: dict[str, list[dict[str, float]]]) -> None:
+def save(data: str, results: dict[str, list[dict[str, float]]], path: Path | None = None) -> None:
     """Write the results with the hash of the sentences that they were measured on."""
     text = json.dumps({"data": data} | results, indent=1) + "\n"
-    write_atomically(RESULTS, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_atomically(path or RESULTS, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def main() -> None:
-    (saved_hash, results), current, vocab = read(), data_hash(), world_vocab()
+def main(arguments: Sequence[str] = ()) -> None:
+    alone = {"table3": "these are many short runs, one after another"}
+    _, _, out, fresh = read_command("table3", __doc__, arguments, alone=alone)
+    path = out / RESULTS.name if out else RESULTS
+    (saved_hash, results), current, vocab = ((None, {}) if fresh else read(path)), data_hash(), world_vocab()
     if results and saved_hash != current:
         other = "unknown sentences" if saved_hash is None else "other sentences than those of the world today"
         print(f"{RESULTS.name} was measured on {other}: every row is trained anew", flush=True)
@@ -122,9 +129,9 @@ def main() -> None:
             if len(done) > number:
                 continue
             done.append(measure(row, number, vocab))
-            save(current, results)
+            save(current, results, path)
             print(f"{row}, seed {number}: {done[-1]}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

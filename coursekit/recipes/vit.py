@@ -7,7 +7,6 @@ fewer and fewer images, and ``… shuffled`` the first on images whose patches h
 again at will.
 """
 
-import argparse
 import json
 import platform
 from collections.abc import Callable, Sequence
@@ -26,11 +25,16 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.shapes import CLASSES, Shapes, shapes
 from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
-from coursekit.recipes.runs import Clock
-from coursekit.train import Training, adamw, device, seed, warmup_cosine
+from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
+VARIANTS = {
+    "vit": "the model that is shipped",
+    "curves": "a smaller one and a convolutional network on fewer and fewer images; the metrics alone",
+    "shuffled": "the smaller one on images whose patches have changed places; the metrics alone",
+}
 CONFIG = ViTConfig(32, 4, d_model=96, n_heads=3, d_ff=384, n_layers=6, classes=len(CLASSES), drop_path=0.1)
 SMALL = replace(CONFIG, d_model=64, n_heads=4, d_ff=256, n_layers=4, drop_path=0.0)  # for what is trained many times
 WIDTH = 27  # of the convolutional network: 1 % fewer parameters than the small ViT's
@@ -136,6 +140,7 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
 
     options = {"evaluate": evaluate, "evaluate_every": EVALUATE_EVERY, "monitor": "accuracy", "higher_is_better": True}
     model, training = run("shipped", folder, STEPS["vit"], log_every=100, **options)
+    distributed.leave_to_first()
     config, weights = to_hugging_face(model.cpu())
     weights = {name: tensor.half() for name, tensor in weights.items()}
     rounded = from_hugging_face(ViT, config, weights).eval()
@@ -187,13 +192,12 @@ def load_metrics(variant: str = "vit") -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m coursekit.recipes.vit", description=__doc__)
-    parser.add_argument("what", choices=STEPS)
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the runs are kept meanwhile")
-    chosen = parser.parse_args(arguments)
-    folder = chosen.state / ("vit" if chosen.what == "vit" else f"vit-{chosen.what}")
-    metrics = train(folder) if chosen.what == "vit" else measure_all(chosen.what, folder)
-    print(json.dumps({name: value for name, value in metrics.items() if name != "curve"}, indent=1))
+    alone = dict.fromkeys(("curves", "shuffled"), "these are several short runs, one after another")
+    chosen = read_command(
+        "vit", __doc__, arguments, VARIANTS, named=lambda what: "vit" if what == "vit" else f"vit-{what}", alone=alone
+    )
+    folders = chosen.folder, chosen.out or CHECKPOINTS
+    report(train(*folders) if chosen.variant == "vit" else measure_all(chosen.variant, *folders))
 
 
 if __name__ == "__main__":

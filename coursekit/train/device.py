@@ -1,6 +1,7 @@
 """Where the numbers are crunched, and with which random numbers."""
 
 import contextlib
+import os
 import random
 from collections.abc import Mapping
 
@@ -8,10 +9,24 @@ import numpy as np
 import torch
 
 
+class DistributedError(RuntimeError):
+    """Something that several processes cannot do, or the loss of one of them; the message says which."""
+
+
 def device() -> torch.device:
-    """The fastest device at hand: cuda, then mps, then cpu."""
+    """The fastest device at hand: cuda, then mps, then cpu; of the GPUs of a machine its own for each of torchrun's
+    processes.
+
+    Raises:
+        DistributedError: torchrun started more processes than there are GPUs.
+    """
     if torch.cuda.is_available():
-        return torch.device("cuda")
+        number, count = os.environ.get("LOCAL_RANK"), torch.cuda.device_count()
+        if number is None:
+            return torch.device("cuda")
+        if int(number) >= count:
+            raise DistributedError(f"process {number} of this machine has no GPU: torchrun --nproc-per-node {count}")
+        return torch.device("cuda", int(number))
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")

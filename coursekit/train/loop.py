@@ -7,6 +7,7 @@ the number of things summed (tokens, images, ...).
 import math
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from coursekit.train import distributed
 from coursekit.train.checkpoint import CheckpointError, load_state, save_json, save_state, save_weights
 from coursekit.train.device import autocast
 from coursekit.train.ema import EMA
@@ -100,6 +102,9 @@ class Training:
     The best weights so far, by ``monitor``, go to ``folder/best.safetensors`` with their metrics in
     ``folder/best.json``.
 
+    Started by torchrun, several processes share each batch, and the run is the same but for rounding and dropout; with
+    a ``folder``, it may go on with another number of them. See ``coursekit.train.distributed``.
+
     Args:
         model: trained where it is (move it to a device first).
         loss_fn: ``(model, batch) -> (loss_sum, count)``, both scalar tensors.
@@ -120,7 +125,8 @@ class Training:
         patience: stop after this many evaluations in a row without a better one.
         ema: weights averaged after every step.
         after_update: ``(model) -> None``, called after every update of the weights, such as for a teacher that follows
-            them. What it depends on must be in the model's state, or a resumed run goes another way.
+            them. What it depends on must be in the model's state, or a resumed run goes another way. It is refused
+            where several processes share the batches: what it saw of a batch would be a part.
         folder, save_every: see above.
 
     Attributes:
@@ -159,6 +165,11 @@ class Training:
                 raise ValueError(f"{name}={value}: must be at least 1")
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
+        self.world, self.rank, self.first_seed = distributed.world(), distributed.rank(), torch.initial_seed()
+        if self.world > 1 and after_update is not None:
+            raise distributed.DistributedError(
+                f"after_update would see one part of {self.world} of each batch: start one process, without torchrun"
+            )
         self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
         self.steps, self.schedule, self.decay_schedule, self.accumulate = steps, schedule, decay_schedule, accumulate
         self.clip, self.clip_each = clip, clip_each
@@ -181,6 +192,21 @@ class Training:
         self.count = torch.zeros((), dtype=torch.float64)
         if self.folder is not None and (self.folder / "last.ckpt").exists():
             self.resume()
+        self.objective: Callable[[Batch], tuple[Tensor, Tensor]] = partial(loss_fn, model)
+        if self.world > 1:
+            self.meet()
+
+    def meet(self) -> None:
+        """Begin as all the other processes do, but with random numbers of its own."""
+        distributed.join(self.device)
+        with distributed.noticing_losses():
+            if self.step != (found := distributed.from_first(lambda: self.step)):
+                raise distributed.DistributedError(
+                    f"process {self.rank} is at step {self.step} and the first at {found}: "
+                    f"{self.folder} must be the same folder on all machines"
+                )
+            self.objective = distributed.together(self.model, self.loss_fn)
+        distributed.draw_differently(self.first_seed, self.step)
 
     @property
     def stopped_early(self) -> bool:
@@ -188,6 +214,10 @@ class Training:
 
     def fit(self) -> History:
         """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
+        if self.rank > 0:  # the first shows it
+            for _ in self:
+                pass
+            return self.history
         with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True, leave=False) as bar:
             try:
                 for record in self:
@@ -204,7 +234,8 @@ class Training:
     def __iter__(self) -> Iterator[Record]:
         while self.step < self.steps and not self.stopped_early:
             self.model.train()
-            grad_norm = self.update()
+            with distributed.noticing_losses():
+                grad_norm = self.update()
             self.step += 1
             last = self.step == self.steps
             evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
@@ -212,7 +243,9 @@ class Training:
             if evaluates or last or self.step % self.log_every == 0:
                 record = self.write_record(grad_norm, evaluates)
             if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
-                save_state(self.folder / "last.ckpt", self.state_dict())
+                if self.rank == 0:
+                    save_state(self.folder / "last.ckpt", self.state_dict())
+                distributed.draw_differently(self.first_seed, self.step)
             if record is not None:
                 yield record
 
@@ -225,13 +258,16 @@ class Training:
                 group["weight_decay"] = group["initial_weight_decay"] * self.decay_schedule(self.step, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
         count = torch.zeros((), device=self.device)
-        for _ in range(self.accumulate):
-            batch = {name: tensor.to(self.device, non_blocking=True) for name, tensor in next(self.data).items()}
-            with autocast(self.device, self.precision):
-                loss_sum, batch_count = self.loss_fn(self.model, batch)
-            loss_sum.backward()
+        for number in range(1, self.accumulate + 1):
+            drawn = distributed.share(next(self.data))
+            batch = {name: tensor.to(self.device, non_blocking=True) for name, tensor in drawn.items()}
+            with distributed.added_up(self.objective, number == self.accumulate):
+                with autocast(self.device, self.precision):
+                    loss_sum, batch_count = self.objective(batch)
+                (loss_sum * self.world).backward()  # several processes take the mean of their gradients: now the sum
+            loss_sum, batch_count = distributed.summed(loss_sum.detach(), batch_count)
             count += batch_count
-            self.loss_sum += loss_sum.detach().to(self.loss_sum)
+            self.loss_sum += loss_sum.to(self.loss_sum)
         self.count += count.to(self.count)
         # only now is the number of things in all batches known
         learned = [p for p in self.model.parameters() if p.grad is not None]
@@ -266,8 +302,8 @@ class Training:
             )
         if evaluates:
             self.model.eval()
-            with torch.no_grad():
-                metrics = self.evaluate(self.model)
+            with torch.no_grad(), distributed.noticing_losses():
+                metrics = distributed.from_first(lambda: self.evaluate(self.model))
             self.model.train()
             self.keep_best(metrics)
             record |= metrics
@@ -285,7 +321,7 @@ class Training:
         self.without_better = 0 if better else self.without_better + 1
         if better:
             self.best = value
-            if self.folder is not None:
+            if self.folder is not None and self.rank == 0:
                 save_weights(self.folder / "best.safetensors", self.model)
                 save_json(self.folder / "best.json", {"step": self.step, **metrics})
 
@@ -367,6 +403,8 @@ class Training:
         self.history = History(state["history"])
         for name in ("step", "best", "without_better", "loss_sum", "count"):
             setattr(self, name, state[name])
+        if self.rank > 0:  # the random numbers are those of the first, which also says so
+            return
         random.setstate(state["python"])
         np.random.set_state(state["numpy"])  # noqa: NPY002
         torch.set_rng_state(state["torch"])

@@ -1,0 +1,403 @@
+"""The course as a static site and lectures as slides, made from executed notebooks; nothing in them needs the network.
+
+Sphinx reads this module as its extension too (``setup``). Formulas become MathML, as in ``lecture.html``: no script and
+no font has to be fetched.
+"""
+
+import base64
+import html
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from coursekit.files import write_atomically
+from coursekit.lectures import LectureError, has_error, home, lectures, only_a_widget, with_spaces
+
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
+LIVE = "application/vnd.jupyter.widget-view+json"
+# the cell whose figure stands for a lecture on the front page; elsewhere its first figure does
+PICTURES = {
+    "01_language_models": "map",
+    "02_seq2seq_attention": "attention-picture",
+    "03_self_attention": "heads-picture",
+    "04_transformer": "stacks",
+    "05_bert": "same-word-plot",
+    "06_gpt": "nucleus",
+    "07_vit": "hide-plot",
+    "08_sit": "spoil",
+    "09_dino": "retrieval",
+    "10_time_series": "station-figure",
+}
+# what each page of the reference holds: the rooms of the package that others build on
+ROOMS = ("nn", "text", "data", "train", "models", "decode", "convert", "evaluate", "viz", "grading", "recipes")
+
+SETTINGS: dict[str, Any] = {
+    "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "coursekit.site"],
+    "html_theme": "sphinx_book_theme",
+    "html_theme_options": {
+        "use_fullscreen_button": False,
+        "show_toc_level": 2,
+        "show_navbar_depth": 1,
+        "navbar_persistent": [],  # the sidebar has the search already
+    },
+    "html_context": {"default_mode": "auto"},
+    "html_static_path": ["_static"],
+    "html_css_files": ["site.css"],
+    "html_sourcelink_suffix": "",  # a notebook is downloaded under its own name
+    "html_show_copyright": False,
+    "html_show_sphinx": False,
+    "html_math_renderer": "mathml",
+    "language": "en",
+    "default_role": "code",
+    "add_module_names": False,
+    "autodoc_member_order": "bysource",
+    "autodoc_default_options": {"members": True},
+    "autodoc_inherit_docstrings": False,  # of torch: every model would repeat it
+    "autodoc_preserve_defaults": True,  # as they are written, not as paths of this machine
+    "napoleon_use_ivar": True,
+    "nb_execution_mode": "off",
+    "nb_merge_streams": True,
+    "nb_ipywidgets_js": {},  # two scripts from the network, for live widgets that a page without a kernel cannot have
+    "myst_enable_extensions": ["dollarmath"],
+    "suppress_warnings": ["myst.header", "config.cache"],
+}
+
+
+def need() -> None:
+    """Refuse, in one sentence, where the extra ``site`` is not installed."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LectureError(f"{missing[0]} is missing: in the course's folder, pip install --editable '.[site]'")
+
+
+def executed(path: Path, results: Path) -> Any | None:
+    """The notebook that ``coursekit run`` left of a lecture, or None; one that stopped at an error is refused."""
+    import nbformat
+
+    file = results / path.stem / "notebook.ipynb"
+    if not file.exists():
+        return None
+    notebook = nbformat.read(file, as_version=4)
+    if any(has_error(cell) for cell in notebook.cells):
+        raise LectureError(
+            f"{path.stem} stopped at an error: mend it and execute it again, coursekit run {number(path)}"
+        )
+    return notebook
+
+
+def number(path: Path) -> str:
+    return path.stem[:2]
+
+
+def is_stale(notebook: Any, path: Path) -> bool:
+    """Whether the lecture has changed since it was executed."""
+    import nbformat
+
+    now = nbformat.read(path, as_version=4)
+    return [cell.source for cell in now.cells] != [cell.source for cell in notebook.cells]
+
+
+def without_kernel(notebook: Any) -> Any:
+    """The notebook with the still version of every live widget."""
+    for cell in notebook.cells:
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not only_a_widget(output)]
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(LIVE, None)
+    notebook.metadata.pop("widgets", None)
+    return notebook
+
+
+def mathml(formula: str, display: str) -> str:
+    """A formula of TeX as MathML: ``display`` is ``inline`` or ``block``."""
+    from latex2mathml.converter import convert
+
+    # without its namespace, which only XML needs
+    return with_spaces(convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """What Sphinx calls: formulas as MathML."""
+    from docutils import nodes
+
+    def inline(translator: Any, node: Any) -> None:
+        translator.body.append(mathml(node.astext(), "inline"))
+        raise nodes.SkipNode
+
+    def block(translator: Any, node: Any) -> None:
+        translator.body.append(f'<div class="formula" tabindex="0">{mathml(node.astext(), "block")}</div>')
+        raise nodes.SkipNode
+
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> None:
+    """Build the course's site into the folder ``out``, which it replaces when everything is there.
+
+    Args:
+        results: where ``coursekit run`` left its results.
+        say: is told, in one sentence each, what about the site is not as it should be.
+    """
+    need()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not (out / "objects.inv").exists():
+        raise LectureError(f"{out} is no site and not empty: name a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as room:
+        source, made, old = (Path(room) / name for name in ("source", "site", "old"))
+        stage(results, source, say)
+        command = [sys.executable, "-m", "sphinx", "--quiet", "--jobs", "auto", "--builder", "html"]
+        command += ["--doctree-dir", f"{room}/doctrees", str(source), str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LectureError(f"Sphinx failed: {done.stderr.strip()[-2000:]}")
+        for line in done.stderr.splitlines():
+            say(line.replace(f"{source}{os.sep}", ""))
+        for pattern in ("*webpack-macros.html", "*.map"):  # what the theme's makers need
+            for file in (made / "_static").rglob(pattern):
+                file.unlink()
+        (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
+        if out.exists():
+            out.rename(old)
+        made.rename(out)
+
+
+def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
+    """Write what Sphinx reads."""
+    import nbformat
+
+    for folder in ("lectures", "exercises", "package", "_static/pictures"):
+        (source / folder).mkdir(parents=True)
+    (source / "_static" / "site.css").write_text(read_packaged("site.css"), encoding="utf-8")
+    title, about = heading(home() / "README.md")
+    (source / "conf.py").write_text(
+        f"from coursekit.site import SETTINGS\nglobals().update(SETTINGS)\nproject = html_title = {title!r}\n",
+        encoding="utf-8",
+    )
+    # the package's code has pages of its own on the site
+    rooms = {room: modules(room) for room in ROOMS}
+    known = {name for names in rooms.values() for name in names}
+    cards, tables, exercises = [], [], []
+    done = {path: executed(path, results) for path in lectures()}
+    if not any(done.values()):
+        raise LectureError(f"no lecture was executed into {results}: coursekit run --all")
+    for path, notebook in done.items():
+        note = None
+        if notebook is None:
+            notebook = nbformat.read(path, as_version=4)
+            note = f"{path.stem} is not executed yet, so its page has no outputs: coursekit run {number(path)}"
+        elif is_stale(notebook, path):
+            note = f"{path.stem} has changed since it was executed: coursekit run {number(path)}"
+        if note:
+            say(note)
+            notebook.cells.insert(1, nbformat.v4.new_markdown_cell(f"```{{note}}\n{note}\n```"))
+        claims = json.loads(read(results / path.stem / "claims.json", "[]"))
+        task = home() / "exercises" / path.stem / f"{path.stem}.ipynb"
+        if task.exists():
+            shutil.copy(task, source / "exercises")
+            exercises.append(path.stem)
+        cards.append(card(path, notebook, len(claims), task.exists(), source / "_static" / "pictures"))
+        if claims:
+            tables.append(claims_table(path, first_line(notebook), claims))
+        nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
+    pages = [
+        front_page(title, about, cards),
+        contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
+        contents("Exercises", [f"exercises/{name}" for name in exercises]),
+        contents("Package", ["claims", *(f"package/{room}" for room in rooms)]),
+    ]
+    (source / "index.md").write_text("\n\n".join(pages), encoding="utf-8")
+    (source / "claims.md").write_text("\n\n".join(["# What the course claims, and what it measured", *tables]), "utf-8")
+    for room, names in rooms.items():
+        (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
+
+
+def read(file: Path, otherwise: str) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else otherwise
+
+
+def heading(readme: Path) -> tuple[str, str]:
+    """Title and first paragraph of the course's README."""
+    parts = read(readme, "").split("\n\n")
+    title = parts[0].removeprefix("# ").strip() if parts[0].startswith("# ") else "Course"
+    return title, parts[1] if len(parts) > 1 and parts[0].startswith("# ") else ""
+
+
+def first_line(notebook: Any) -> str:
+    """The title of a lecture, with its number: ``04 · The Transformer``."""
+    return notebook.cells[0].source.splitlines()[0].removeprefix("# ").strip()
+
+
+def for_sphinx(notebook: Any, known: set[str]) -> Any:
+    """Folded code as myst-nb folds it; links to the package's code lead to its page, where there is one."""
+
+    def target(match: re.Match[str]) -> str:
+        name = match[1].replace("/", ".")
+        return f'href="../_modules/{match[1]}.html' if name in known else match[0]
+
+    for cell in notebook.cells:
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+        for output in cell.get("outputs", []):
+            page = output.get("data", {}).get("text/html")
+            if page and "../coursekit/" in page:
+                output.data["text/html"] = re.sub(r'href="\.\./(coursekit/[\w/]+)\.py', target, page)
+    return notebook
+
+
+def picture(path: Path, notebook: Any) -> bytes | None:
+    """The figure that stands for a lecture."""
+    figures = {}
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                figures.setdefault(cell.id, output.data["image/png"])
+    chosen = figures.get(PICTURES.get(path.stem)) or next(iter(figures.values()), None)
+    return base64.b64decode(chosen) if chosen else None
+
+
+def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: Path) -> str:
+    """A lecture on the front page: its picture, its title, what it teaches first, and how long it takes."""
+    place, title = first_line(notebook).split(" · ", 1) if " · " in first_line(notebook) else ("", first_line(notebook))
+    goals = next((cell.source for cell in notebook.cells if cell.id.startswith("objectives")), "")
+    goal = re.search(r"^1\. (.*)", goals, re.MULTILINE)
+    line = html.escape(re.sub(r"[*`$]", "", goal[1])) if goal else ""
+    minutes = re.search(r"About (\d+) minutes", notebook.cells[0].source)
+    facts = [f"{minutes[1]} minutes"] if minutes else []
+    facts += [f"{claims} claim{'s' * (claims > 1)}"] if claims else []
+    if has_exercise:
+        facts.append(f'<a href="exercises/{path.stem}.html" aria-label="Exercise {place}">exercise</a>')
+    image = picture(path, notebook)
+    if image:
+        (pictures / f"{path.stem}.png").write_bytes(image)
+    shown = f'<img src="_static/pictures/{path.stem}.png" alt="">' if image else ""
+    return (
+        f'<li><a class="lecture" href="lectures/{path.stem}.html"><span class="picture">{shown}</span>'
+        f'<span class="name"><span class="place">{place}</span> {html.escape(title)}</span></a>'
+        f'<p>{line}</p><p class="facts">{" · ".join(facts)}</p></li>'
+    )
+
+
+def front_page(title: str, about: str, cards: list[str]) -> str:
+    return f'# {title}\n\n{about}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
+
+
+def contents(caption: str, pages: list[str]) -> str:
+    """A part of the navigation."""
+    listed = "\n".join(pages)
+    return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```" if pages else ""
+
+
+def claims_table(path: Path, title: str, claims: list[dict[str, Any]]) -> str:
+    from coursekit.viz.claims import Claims
+
+    return f'## [{title}](lectures/{path.stem}.ipynb)\n\n<div class="claims">{Claims(claims)._repr_html_()}</div>'
+
+
+def modules(room: str) -> list[str]:
+    """The public modules of a room, by their full names."""
+    folder = files("coursekit") / room
+    stems = sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py"))
+    return [f"coursekit.{room}.{stem}" for stem in stems if not stem.startswith("_")]
+
+
+def room_page(room: str, names: list[str]) -> str:
+    """A page of the reference, in reStructuredText."""
+
+    def section(name: str, underline: str) -> str:
+        return f"{name}\n{underline * len(name)}"
+
+    parts = [section(f"coursekit.{room}", "=")]
+    for name in names:
+        parts += [section(name.removeprefix("coursekit."), "-"), f".. automodule:: {name}"]
+    return "\n\n".join(parts) + "\n"
+
+
+# reveal.js stands beside the slides, and they fetch nothing else: no require.js, jQuery, MathJax or Mermaid
+SLIDES = """{% extends 'reveal/index.html.j2' %}
+{% block html_head_js %}{% endblock %}
+{% block jupyter_widgets %}{% endblock %}
+{% block html_head_js_mathjax %}{% endblock %}
+{% block header %}{{ super() | replace("</head>", resources.slides_css + "</head>") }}{% endblock %}
+{% block input_group %}
+{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
+{% else %}{{ super() }}{% endif %}
+{% endblock %}
+{% block footer_js %}
+<script src="{{ resources.reveal.url_prefix }}/dist/reveal.js"></script>
+<script src="{{ resources.reveal.url_prefix }}/plugin/notes/notes.js"></script>
+<script>
+// a widget has sections of its own, which reveal.js would number as slides
+const all = [...document.querySelectorAll(".slides > section > section")];
+const slideNumber = (slide) => [all.indexOf(slide ?? Reveal.getCurrentSlide()) + 1, "/", all.length];
+Reveal.initialize({hash: true, center: false, slideNumber, width: 1280, height: 720, margin: 0.03,
+  transition: "none", plugins: [RevealNotes]});
+// what appears below the edge of a long slide is scrolled to
+Reveal.on("fragmentshown", ({fragment}) => {
+  const slide = fragment.closest("section");
+  const end = fragment.offsetTop + fragment.offsetHeight - slide.clientHeight;
+  slide.scrollTop = Math.max(slide.scrollTop, Math.min(fragment.offsetTop, end));
+});
+</script>
+{% endblock %}
+"""
+
+
+def slides(path: Path, results: Path, out: Path) -> Path:
+    """Write a lecture's slides, ``out/04_transformer.html``, and reveal.js beside it; returns the page."""
+    need()
+    from jinja2 import pass_context
+    from nbconvert import SlidesExporter
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    notebook = executed(path, results)
+    if notebook is None:
+        raise LectureError(f"{path.stem} is not executed yet: coursekit run {number(path)}")
+
+    class MathMLRenderer(IPythonRenderer):
+        def inline_math(self, body: str) -> str:
+            return mathml(body, "inline")
+
+        def block_math(self, body: str) -> str:
+            return mathml(body, "block")
+
+    class OfflineSlides(SlidesExporter):
+        @pass_context
+        def markdown2html(self, context: Any, source: str) -> str:
+            return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+
+    style = read_packaged("slides.css")
+    exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
+    resources = {"metadata": {"name": first_line(notebook)}, "slides_css": f"<style>{style}</style>"}
+    page, _ = exporter.from_notebook_node(without_kernel(notebook), resources)
+    copy_reveal(out / "reveal.js")
+    file = out / f"{path.stem}.html"
+    write_atomically(file, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return file
+
+
+def copy_reveal(folder: Path) -> None:
+    """Copy reveal.js out of the Python package that ships it."""
+    if folder.exists():
+        return
+    package = Path(importlib.util.find_spec("sphinx_revealjs").origin).parent / "_static" / "revealjs"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".reveal-") as room:
+        copy = Path(room) / "reveal.js"
+        shutil.copytree(package / "dist", copy / "dist", ignore=shutil.ignore_patterns("*.map", "*.mjs", "*.esm.js"))
+        shutil.copytree(package / "plugin" / "notes", copy / "plugin" / "notes")
+        shutil.copy(package / "LICENSE", copy)
+        copy.rename(folder)
+
+
+def read_packaged(name: str) -> str:
+    return (files("coursekit") / "site_files" / name).read_text(encoding="utf-8")

@@ -1,0 +1,325 @@
+"""A small course built as a site and as slides, looked at in real Chromium; nothing may ask for an outside address."""
+
+import base64
+import importlib.util
+import io
+import json
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from coursekit import cli, lectures, site
+from coursekit.viz import Alignment
+from coursekit.viz.claims import Claims
+
+CLAIMS = [{"name": "two and two", "value": 4.0, "at_least": 3, "ok": True}]
+PAGES = [
+    "index.html",
+    "claims.html",
+    "lectures/01_sums.html",
+    "lectures/02_looks.html",
+    "exercises/01_sums.html",
+    "package/text.html",
+    "search.html?q=marmalade",
+]
+
+
+def output(**data):
+    return nbformat.v4.new_output("display_data", {kind.replace("_", "/"): value for kind, value in data.items()})
+
+
+def figure() -> str:
+    file = io.BytesIO()
+    fig, ax = plt.subplots(figsize=(4, 3))
+    ax.plot([1, 3, 2])
+    fig.savefig(file)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def lecture(title: str, cells: list[tuple[str, str, str, list]]):
+    """A notebook of (id, slide type, source, outputs); cells without outputs are text."""
+    notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
+    for name, kind, source, outputs in [("title", "slide", f"# {title}\n\nAbout 85 minutes.", []), *cells]:
+        new = nbformat.v4.new_code_cell if outputs else nbformat.v4.new_markdown_cell
+        cell = new(source, id=name, metadata={"slideshow": {"slide_type": kind}})
+        if outputs:
+            cell.outputs = outputs
+        notebook.cells.append(cell)
+    return notebook
+
+
+def write_course(root: Path) -> None:
+    weights = np.random.default_rng(0).random((3, 4))
+    widget = Alignment("abcd", "xyz", weights / weights.sum(axis=1, keepdims=True))
+    source = '<a href="../coursekit/text/vocab.py">code</a>'
+    sums = lecture(
+        "01 · Sums: a formula",
+        [
+            ("objectives", "slide", "## Aims\n\n1. Add *two* numbers.\n2. More.", []),
+            ("formula", "slide", "## A formula\n\nWith $a_1^2$:\n\n$$\\sum_s \\ln a_s = \\frac{1}{2}$$", []),
+            ("hint", "fragment", "Marmalade appears later.", []),
+            ("plot", "subslide", "plot()", [output(image_png=figure())]),
+            ("claims", "slide", "claims()", [output(text_html=Claims(CLAIMS)._repr_html_())]),
+        ],
+    )
+    live = output(text_html=widget._repr_html_())
+    live.data[site.LIVE] = {"model_id": "gone", "version_major": 2, "version_minor": 0}
+    looks = lecture("02 · Looks", [("widget", "slide", "Alignment(...)", [live, output(text_html=source)])])
+    looks.cells[1].metadata["jupyter"] = {"source_hidden": True}
+    (root / "README.md").write_text("# A small course\n\nIt holds two lectures.\n\nMore.\n", encoding="utf-8")
+    (root / "exercises" / "01_sums").mkdir(parents=True)
+    task = lecture("Exercise 01 · Sums", [("part", "-", "Write $f(x)$ in `f`.", [])])
+    nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
+    for name, notebook in (("01_sums", sums), ("02_looks", looks)):
+        folder = root / "build" / name
+        folder.mkdir(parents=True)
+        nbformat.write(notebook, folder / "notebook.ipynb")
+        (folder / "claims.json").write_text(json.dumps(CLAIMS if name == "01_sums" else []), encoding="utf-8")
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs = []
+        (root / "notebooks").mkdir(exist_ok=True)
+        nbformat.write(notebook, root / "notebooks" / f"{name}.ipynb")
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course with two executed lectures and an exercise; ``said`` is what building its site had to say."""
+    root = tmp_path_factory.mktemp("course")
+    write_course(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setattr(site, "ROOMS", ("text",))
+        patch.setattr(site, "modules", lambda room: ["coursekit.text.vocab"])
+        said = []
+        site.build(root / "build", root / "build" / "site", said.append)
+        for path in lectures.lectures():
+            site.slides(path, root / "build", root / "build" / "slides")
+    assert said == []
+    return root
+
+
+@pytest.fixture
+def open_page(browser, course):
+    """Open a page of a folder in ``build/``; at the end, no other address was asked for and no script complained."""
+    pages, contexts = [], []
+
+    def open_page(folder: str, name: str, scheme: str = "light"):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+        contexts.append(context)
+        page = context.new_page()
+        page.outside, page.errors = [], []
+        pages.append(page)
+
+        def serve(route):
+            address = urlparse(route.request.url)
+            file = course / "build" / folder / unquote(address.path).lstrip("/")
+            if address.hostname == "course.test" and file.is_file():
+                route.fulfill(path=file)
+            else:
+                page.outside.append(route.request.url)
+                route.abort()
+
+        context.route("**/*", serve)
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.on("console", lambda said: page.errors.append(said.text) if said.type in ("error", "warning") else None)
+        page.goto(f"http://course.test/{name}")
+        return page
+
+    yield open_page
+    outside, errors = ([found for page in pages for found in getattr(page, kind)] for kind in ("outside", "errors"))
+    for context in contexts:
+        context.close()
+    assert (outside, errors) == ([], [])
+
+
+def grave(page) -> list[tuple[str, str]]:
+    """What axe finds that keeps someone from using the page."""
+    found = Axe().run(page, options={"preload": False}).response["violations"]
+    return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_for_everyone(name, open_page):
+    """Light, dark and on a phone: accessible, no sideways scrolling, no request, no complaint."""
+    page = open_page("site", name)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+        page.evaluate("document.getAnimations().forEach((change) => change.finish())")  # colours fade to the new theme
+        assert grave(page) == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.browser
+def test_the_front_page_leads_to_every_lecture(open_page):
+    page = open_page("site", "index.html")
+    assert page.locator("article h1").inner_text().startswith("A small course")
+    assert "It holds two lectures." in page.locator("article").inner_text()
+    cards = page.locator(".path li")
+    assert cards.count() == 2
+    first = cards.first
+    assert first.locator("p").all_inner_texts() == ["Add two numbers.", "85 minutes · 1 claim · exercise"]
+    assert first.locator("img").evaluate("image => image.naturalWidth") > 100
+    assert cards.nth(1).locator("img").count() == 0, "a lecture without a figure has a card all the same"
+    first.locator("a.lecture").click()
+    page.wait_for_url("**/lectures/01_sums.html")
+    page.locator("nav.bd-links").get_by_text("Exercise 01 · Sums").first.click()
+    page.wait_for_url("**/exercises/01_sums.html")
+
+
+@pytest.mark.browser
+def test_formulas_figures_and_claims_are_there(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    article = page.locator("article")
+    assert "$" not in article.inner_text()
+    assert article.locator("math").count() == 2
+    formula = article.locator(".formula math")
+    assert formula.locator("mfrac").evaluate(
+        "f => f.firstElementChild.getBoundingClientRect().bottom"
+    ) <= formula.locator("mfrac").evaluate("f => f.lastElementChild.getBoundingClientRect().top + 2"), (
+        "the fraction is set, one above the other"
+    )
+    assert article.locator(".cell_output img").evaluate("image => image.naturalWidth") > 100
+    assert "✓ holds" in article.locator("table").inner_text()
+    assert "two and two" in open_page("site", "claims.html").locator("article").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_widget_answers_and_follows_the_theme(scheme, open_page):
+    page = open_page("site", "lectures/02_looks.html", scheme)
+    widget = page.locator(".ck")
+    before = widget.locator("[aria-live]").inner_text()
+    widget.get_by_role("button", name="Next step").click()
+    assert widget.locator("[aria-live]").inner_text() != before
+    assert (widget.get_attribute("data-dark") is not None) == (scheme == "dark")
+    buttons = widget.locator(".row").first.locator("button").evaluate_all("all => all.map(b => b.offsetTop)")
+    assert len(buttons) > 1
+    assert len(set(buttons)) == 1, "its controls stand in one row"
+    assert page.locator("details").get_by_text("Alignment(...)").is_hidden(), "hidden code is folded"
+    page.locator("a", has_text="code").click()
+    page.wait_for_url("**/_modules/coursekit/text/vocab.html")
+
+
+@pytest.mark.browser
+def test_search_finds_a_word(open_page):
+    page = open_page("site", "search.html?q=marmalade")
+    found = page.locator("#search-results li a")
+    found.first.wait_for()
+    assert found.all_inner_texts() == ["01 · Sums: a formula"]
+
+
+@pytest.mark.browser
+def test_slides_go_on_by_key_and_fragments_appear(open_page):
+    page = open_page("slides", "01_sums.html")
+    page.wait_for_function("Reveal.isReady()")
+    shown = page.locator("section.present section.present, section.present:not(.stack)")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "A formula" in shown.last.inner_text()
+    assert shown.last.locator("math mfrac").is_visible()
+    hint = page.locator(".fragment", has_text="Marmalade")
+    assert "visible" not in hint.get_attribute("class")
+    page.keyboard.press("ArrowRight")
+    assert "visible" in hint.get_attribute("class")
+    page.keyboard.press("ArrowDown")
+    assert shown.last.locator("img").evaluate("image => image.naturalWidth") > 100
+    page.keyboard.press("ArrowRight")
+    assert "two and two" in shown.last.inner_text()
+    assert page.locator(".slide-number").inner_text().split() == ["5", "/", "5"]
+
+
+@pytest.mark.browser
+def test_a_widget_on_a_slide_answers(open_page):
+    page = open_page("slides", "02_looks.html")
+    page.wait_for_function("Reveal.isReady()")
+    page.keyboard.press("ArrowRight")
+    widget = page.locator(".ck")
+    before = widget.locator("[aria-live]").inner_text()
+    widget.get_by_role("button", name="Next step").click()
+    assert widget.locator("[aria-live]").inner_text() != before
+    assert page.locator(".slide-number").inner_text().split() == ["2", "/", "2"]
+
+
+def test_what_can_be_downloaded_is_the_notebook_itself(course):
+    task = course / "exercises" / "01_sums" / "01_sums.ipynb"
+    assert (course / "build" / "site" / "_sources" / "exercises" / "01_sums.ipynb").read_bytes() == task.read_bytes()
+    assert not (course / "build" / "site" / "solutions").exists()
+
+
+def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["coursekit", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["site", "--out", "notebooks"], "notebooks is no site and not empty: name a new folder"),
+        (["site", "--lectures", "exercises"], "no lecture was executed into exercises: coursekit run --all"),
+        (["slides", "3"], "no lecture '3'; there are: 01_sums, 02_looks"),
+        (["slides", "1", "--lectures", "exercises"], "01_sums is not executed yet: coursekit run 01"),
+        (["slides"], "Missing argument"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says, course, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    code, _, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["site"], ["slides", "1"]])
+def test_without_the_extra_it_says_what_to_install(arguments, course, monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.chdir(course)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "myst_nb" else find(name))
+    code, _, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert err == "myst_nb is missing: in the course's folder, pip install --editable '.[site]'\n"
+
+
+def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):
+    write_course(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "build"
+    old = results / "01_sums" / "notebook.ipynb"
+    notebook = nbformat.read(old, as_version=4)
+    notebook.cells[1].source = "Another text."
+    nbformat.write(notebook, old)
+    (results / "02_looks" / "notebook.ipynb").unlink()
+    said = []
+    site.stage(results, tmp_path / "source", said.append)
+    assert said == [
+        "01_sums has changed since it was executed: coursekit run 01",
+        "02_looks is not executed yet, so its page has no outputs: coursekit run 02",
+    ]
+    assert said[1] in (tmp_path / "source" / "lectures" / "02_looks.ipynb").read_text(encoding="utf-8")
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("error", ename="ClaimFailed", evalue="", traceback=[])]
+    nbformat.write(notebook, old)
+    with pytest.raises(lectures.LectureError, match="01_sums stopped at an error"):
+        site.stage(results, tmp_path / "again", said.append)
+
+
+def test_a_build_that_fails_leaves_the_old_site(course, tmp_path, monkeypatch):
+    out = tmp_path / "site"
+    out.mkdir()
+    (out / "objects.inv").write_text("the old site", encoding="utf-8")
+    monkeypatch.chdir(course)
+    monkeypatch.setattr(site, "stage", lambda results, source, say: source.mkdir())  # without a conf.py
+    with pytest.raises(lectures.LectureError, match="Sphinx failed"):
+        site.build(course / "build", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    assert (out / "objects.inv").read_text(encoding="utf-8") == "the old site"
