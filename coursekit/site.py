@@ -45,6 +45,7 @@ SETTINGS: dict[str, Any] = {
     "html_theme": "sphinx_book_theme",
     "html_theme_options": {
         "use_fullscreen_button": False,
+        "footer_content_items": "extra-footer.html",  # without an author who is not named
         "show_toc_level": 2,
         "show_navbar_depth": 1,
         "navbar_persistent": [],  # the sidebar has the search already

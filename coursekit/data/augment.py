@@ -112,8 +112,8 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     """Cut a box out of each image and scale it to ``size`` × ``size`` pixels.
 
     Along each axis, output pixel i stands for the place c = start + (i + 1/2) · length / size, and is the mean of the
-    input pixels j with weights max(0, 1 - ``|j + 1/2 - c|`` / r), r = max(1, length / size): linear interpolation, spread
-    over more pixels where the image gets smaller. (Pillow's ``resize(…, BILINEAR, box=…)`` does the same.)
+    input pixels j with weights max(0, 1 - ``|j + 1/2 - c|`` / r), r = max(1, length / size): linear interpolation,
+    spread over more pixels where the image gets smaller. (Pillow's ``resize(…, BILINEAR, box=…)`` does the same.)
 
     Args:
         images: (B, C, H, W).
