@@ -108,6 +108,7 @@ def no_leaks_cases(generator: torch.Generator) -> list[Case]:
         cut("windows with gaps", "one quantity, five hours", column, 2, 1, 2, 5),
         cut("windows with gaps", "a gap across the cut, windows up to it", gap, 4, 2, 4, 10),
         cut("windows with gaps", "a gap across the cut, windows from it on", gap, 4, 2, 10, 14),
+        cut("windows with gaps", "a gap that begins before the first history", gap, 2, 2, 11, 14),
         cut("windows with gaps", "each quantity is missing at other hours", draw(T, C), L, H, begin, end),
     ]
 
@@ -163,6 +164,13 @@ def leaky_with(
     return mistake
 
 
+def cut_first(task, values, *arguments):
+    if task == "cut_windows":
+        L, H, begin, end = arguments
+        values, arguments = values[begin - L :], (L, H, L, end - begin + L)
+    return leaky_with()(task, values, *arguments)
+
+
 no_leaks = Part(
     "no_leaks",
     {"gaps": 4, "scale": 4, "windows": 5, "windows with gaps": 5},
@@ -189,7 +197,8 @@ no_leaks = Part(
             if task == "fill_gaps"
             else leaky_with(lambda values: values)(task, values, *arguments)
         ),
-        "the targets are filled, too: nobody measured these values, so leave them NaN": leaky_with(
+        "the series is cut before its gaps are filled: the last known value may stand before the history": cut_first,
+        "the targets are filled, too (or values itself is): leave them NaN, nobody measured these values": leaky_with(
             targets_of=filled_forward
         ),
         "the scale is that of all hours: from `cut` on nothing may be seen": leaky_with(

@@ -9,9 +9,9 @@ def splitting(
     filled="filled",
     past="values[:cut]",
     deviation="(past - mean).square().nanmean(dim=0).sqrt()",
-    last="end - horizon + 1",
     history="start - history : start",
     target="values[start : start + horizon]",
+    known="fill_gaps(values)",
 ):
     """Hour by hour, and something else in it."""
     return f"""
@@ -27,8 +27,8 @@ def scale_of(values, cut):
     return mean, {deviation}
 
 def cut_windows(values, history, horizon, begin, end):
-    known = fill_gaps(values)
-    starts = range(begin, {last})
+    known = {known}
+    starts = range(begin, end - horizon + 1)
     histories = [known[{history}] for start in starts]
     return torch.stack(histories), torch.stack([{target} for start in starts])
 """
@@ -153,8 +153,9 @@ def next_known(values):
         )),
         (14, "missing values are filled before the scale is taken", splitting(past="fill_gaps(values)[:cut]")),
         (8, "the history holds the first hour of the target", splitting(history="start - history + 1 : start + 1")),
-        (8, "the last window is missing", splitting(last="end - horizon")),
         (13, "the targets are filled, too", splitting(target="known[start : start + horizon]")),
+        (13, "the series is cut before its gaps are filled", splitting(
+            known="torch.cat([values[: begin - history], fill_gaps(values[begin - history :])])")),
     ],
     "normalising": [
         (2, "the variance is divided by L - 1", standing("(x.var(1, keepdim=True) + 1e-5).sqrt()")),
