@@ -1,7 +1,8 @@
 """A small SiT, trained without labels on two pictures of each object, and each of its objectives alone.
 
 ``python -m coursekit.recipes.sit sit`` trains the one that is shipped and writes it to ``checkpoints/sit`` beside this
-file: float16 weights and ``metrics.json``. ``… sit-objectives`` trains it for fewer steps with all objectives and with
+file: float16 weights and ``metrics.json``. It learns in two stages, the later with strong changes of colour.
+``… sit-objectives`` trains it for fewer steps with all objectives and with
 each alone; of these only ``metrics.json`` is kept, in ``checkpoints/sit-objectives``. Both can be stopped and started
 again at will.
 """
