@@ -3,7 +3,8 @@
 ``python -m coursekit.recipes.dino dino`` trains the one that is shipped and writes its teacher to ``checkpoints/dino``
 beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``. It learns in two stages, the later
 with strong changes of colour. ``… dino-pictures`` trains it for fewer steps on two pictures of each object and on one,
-as published; of these only ``metrics.json`` is kept, in ``checkpoints/dino-pictures``. Both can be stopped and started again at will.
+as published; of these only ``metrics.json`` is kept, in ``checkpoints/dino-pictures``. Both can be stopped
+and started again at will.
 """
 
 import json
