@@ -158,17 +158,17 @@ def is_named(part: ElementTree.Element) -> bool:
     return name.tag == "mi" and name.text in ("ln", "log", "exp")
 
 
-def to_html(notebook: Any, title: str) -> str:
-    """An executed notebook as one page that needs nothing from the network; formulas become MathML."""
-    from jinja2 import pass_context
+def mathml(formula: str, display: str) -> str:
+    """A formula of TeX as MathML: ``display`` is ``inline`` or ``block``."""
     from latex2mathml.converter import convert
-    from nbconvert import HTMLExporter
-    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-    def mathml(body: str, display: str) -> str:
-        # HTML knows <math> without its namespace; with it, nbconvert writes a heading's formula as <ns0:math>, unseen
-        formula = convert(body, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1)
-        return with_spaces(formula)
+    # HTML knows <math> without its namespace; with it, nbconvert writes a heading's formula as <ns0:math>, unseen
+    return with_spaces(convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1))
+
+
+def markdown_html(source: str) -> str:
+    """A cell's Markdown as HTML, with formulas as MathML."""
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     class MathMLRenderer(IPythonRenderer):
         def inline_math(self, body: str) -> str:
@@ -176,6 +176,14 @@ def to_html(notebook: Any, title: str) -> str:
 
         def block_math(self, body: str) -> str:
             return mathml(body, "block")
+
+    return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+
+
+def to_html(notebook: Any, title: str) -> str:
+    """An executed notebook as one page that needs nothing from the network; formulas become MathML."""
+    from jinja2 import pass_context
+    from nbconvert import HTMLExporter
 
     class OfflineExporter(HTMLExporter):
         @property
@@ -187,7 +195,7 @@ def to_html(notebook: Any, title: str) -> str:
 
         @pass_context
         def markdown2html(self, context, source):
-            return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+            return markdown_html(source)
 
     html, _ = OfflineExporter(raw_template=PAGE).from_notebook_node(notebook, {"metadata": {"name": title}})
     return html

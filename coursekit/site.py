@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.files import write_atomically
-from coursekit.lectures import LectureError, has_error, home, lectures, only_a_widget, with_spaces
+from coursekit.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
 
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
 LIVE = "application/vnd.jupyter.widget-view+json"
@@ -116,14 +116,6 @@ def without_kernel(notebook: Any) -> Any:
             output.get("data", {}).pop(LIVE, None)
     notebook.metadata.pop("widgets", None)
     return notebook
-
-
-def mathml(formula: str, display: str) -> str:
-    """A formula of TeX as MathML: ``display`` is ``inline`` or ``block``."""
-    from latex2mathml.converter import convert
-
-    # without its namespace, which only XML needs
-    return with_spaces(convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1))
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -358,23 +350,15 @@ def slides(path: Path, results: Path, out: Path) -> Path:
     need()
     from jinja2 import pass_context
     from nbconvert import SlidesExporter
-    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     notebook = executed(path, results)
     if notebook is None:
         raise LectureError(f"{path.stem} is not executed yet: coursekit run {number(path)}")
 
-    class MathMLRenderer(IPythonRenderer):
-        def inline_math(self, body: str) -> str:
-            return mathml(body, "inline")
-
-        def block_math(self, body: str) -> str:
-            return mathml(body, "block")
-
     class OfflineSlides(SlidesExporter):
         @pass_context
         def markdown2html(self, context: Any, source: str) -> str:
-            return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+            return markdown_html(source)
 
     style = read_packaged("slides.css")
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
