@@ -1,4 +1,4 @@
-"""A run that is stopped and begun again, beside one that is not."""
+"""Runs that go on: one that was stopped beside one that was not, and a later stage beside the first."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from coursekit.recipes import unlabelled
+from coursekit.recipes.runs import Clock
 from coursekit.train.checkpoint import load_state
 
 
@@ -35,3 +37,29 @@ def ends_like_one_that_was_not(recipe, variant, folder, monkeypatch, stage="") -
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert {tensor.dtype for tensor in one.values()} == {torch.float16}
     return whole, again
+
+
+def later_stage_goes_on(recipe, variant, folder, monkeypatch, name, learned) -> None:
+    """Catches a later stage that begins anew, or with the colours of the first.
+
+    ``name`` is the entry of a batch with the views, ``learned(model)`` the parameters that the optimizer moves.
+    """
+    clock, shown, in_batches = Clock(folder / "seconds.json"), [], recipe.in_batches
+
+    def note(images, start=0, later=False):
+        shown.append(later)
+        return in_batches(images, start, later)
+
+    monkeypatch.setattr(recipe, "in_batches", note)
+    begun, _ = recipe.run(variant, folder / "first", clock)
+    assert shown == [False, False]
+    monkeypatch.setattr(recipe, "LATER_RATE", 0.0)
+    model, later = recipe.run(variant, folder / "later", clock, begun=begun)
+    assert shown == [False, False, True, True]
+    assert later.step == recipe.LATER
+    pairs = zip(learned(model), learned(begun), strict=True)
+    assert all(torch.equal(p, q) for p, q in pairs), "at rate 0 nothing moves"
+    images = unlabelled.pictures(24)
+    mild, strong = (next(in_batches(images, 5, later)) for later in (False, True))
+    assert mild[name].shape == strong[name].shape
+    assert not torch.equal(mild[name], strong[name])

@@ -15,7 +15,7 @@ from coursekit.recipes.runs import Clock
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
 from tests.recipes import marked
-from tests.recipes.stopped import ends_like_one_that_was_not
+from tests.recipes.stopped import ends_like_one_that_was_not, later_stage_goes_on
 
 
 def test_batches_are_views_as_the_model_reads_them():
@@ -120,28 +120,7 @@ def test_the_head_is_chosen_on_validation_images(few_images, monkeypatch):
 
 
 def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_path, monkeypatch):
-    """Catches a later stage that begins anew, or with the colours of the first."""
-    clock, shown, in_batches = Clock(tmp_path / "seconds.json"), [], recipe.in_batches
-
-    def note(images, start=0, later=False):
-        shown.append(later)
-        return in_batches(images, start, later)
-
-    monkeypatch.setattr(recipe, "in_batches", note)
-    begun, _ = recipe.run("dino", tmp_path / "first", clock)
-    assert shown == [False, False]
-    monkeypatch.setattr(recipe, "LATER_RATE", 0.0)
-    model, later = recipe.run("dino", tmp_path / "later", clock, begun=begun)
-    assert shown == [False, False, True, True]
-    assert later.step == recipe.LATER
-    assert all(
-        torch.equal(p, q) for p, q in zip(model.student.parameters(), begun.student.parameters(), strict=True)
-    ), "at rate 0 nothing moves"
-    images = unlabelled.pictures(24)
-    mild, strong = (next(recipe.in_batches(images, 5, later)) for later in (False, True))
-    name = "global"
-    assert mild[name].shape == strong[name].shape
-    assert not torch.equal(mild[name], strong[name])
+    later_stage_goes_on(recipe, "dino", tmp_path, monkeypatch, "global", lambda model: model.student.parameters())
 
 
 @pytest.fixture
