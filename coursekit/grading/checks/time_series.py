@@ -192,12 +192,13 @@ no_leaks = Part(
         "only the first hour of a gap is filled: a gap may be longer": leaky_with(
             lambda values: torch.where(values.isnan(), values.roll(1, dims=0), values)
         ),
+        # before the next: where a history begins within a gap, both leave it open
+        "the series is cut before its gaps are filled: the last known value may stand before the history": cut_first,
         "gaps in the histories are left open: fill them": lambda task, values, *arguments: (
             filled_forward(values)
             if task == "fill_gaps"
             else leaky_with(lambda values: values)(task, values, *arguments)
         ),
-        "the series is cut before its gaps are filled: the last known value may stand before the history": cut_first,
         "the targets are filled, too (or values itself is): leave them NaN, nobody measured these values": leaky_with(
             targets_of=filled_forward
         ),
