@@ -16,8 +16,10 @@ settings.load_profile("course")
 
 torch.set_num_threads(1)
 
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with cuda")]
 
-@pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=GPU)])
 def where(request) -> torch.device:
     """The CPU, and cuda where there is one."""
     return torch.device(request.param)

@@ -68,6 +68,9 @@ def write_course(root: Path) -> None:
             ("claims", "slide", "claims()", [output(text_html=Claims(CLAIMS)._repr_html_())]),
         ],
     )
+    seeded = [{"name": CLAIMS[0]["name"], "at_least": 3.5, "values": [4.0, 4.25, 3.75], "again": 4.0}]
+    (root / "notebooks").mkdir()
+    (root / "notebooks" / "seeds.json").write_text(json.dumps({"01_sums": seeded}), encoding="utf-8")
     live = output(text_html=widget._repr_html_())
     live.data[site.LIVE] = {"model_id": "gone", "version_major": 2, "version_minor": 0}
     looks = lecture("02 · Looks", [("widget", "slide", "Alignment(...)", [live, output(text_html=source)])])
@@ -84,7 +87,6 @@ def write_course(root: Path) -> None:
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = []
-        (root / "notebooks").mkdir(exist_ok=True)
         nbformat.write(notebook, root / "notebooks" / f"{name}.ipynb")
 
 
@@ -190,7 +192,10 @@ def test_formulas_figures_and_claims_are_there(open_page):
     )
     assert article.locator(".cell_output img").evaluate("image => image.naturalWidth") > 100
     assert "✓ holds" in article.locator("table").inner_text()
-    assert "two and two" in open_page("site", "claims.html").locator("article").inner_text()
+    page = open_page("site", "claims.html")
+    assert "two and two" in page.locator("article").inner_text()
+    page.get_by_text("On 3 seeds").click()
+    assert page.locator("details td").all_inner_texts() == ["≥ 3.5", "4", "4.25", "3.75"]
 
 
 @pytest.mark.browser

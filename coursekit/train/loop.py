@@ -188,8 +188,11 @@ class Training:
         self.history = History()
         self.best: float | None = None
         self.without_better = 0
-        self.loss_sum = torch.zeros((), dtype=torch.float64)
-        self.count = torch.zeros((), dtype=torch.float64)
+        # On cuda the sums stay there. Fetched after every step, they would make the processor wait for the GPU; as it
+        # need not, it draws the next batch while the GPU still computes.
+        sums_on = self.device if self.device.type == "cuda" else torch.device("cpu")
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=sums_on)
+        self.count = torch.zeros((), dtype=torch.float64, device=sums_on)
         if self.folder is not None and (self.folder / "last.ckpt").exists():
             self.resume()
         self.objective: Callable[[Batch], tuple[Tensor, Tensor]] = partial(loss_fn, model)
@@ -259,8 +262,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         count = torch.zeros((), device=self.device)
         for number in range(1, self.accumulate + 1):
-            drawn = distributed.share(next(self.data))
-            batch = {name: tensor.to(self.device, non_blocking=True) for name, tensor in drawn.items()}
+            batch = self.moved(distributed.share(next(self.data)))
             with distributed.added_up(self.objective, number == self.accumulate):
                 with autocast(self.device, self.precision):
                     loss_sum, batch_count = self.objective(batch)
@@ -285,6 +287,12 @@ class Training:
         if self.after_update is not None:
             self.after_update(self.model)
         return norm
+
+    def moved(self, batch: Batch) -> Batch:
+        """The batch on the model's device; through pinned memory, else a copy waits for what the GPU computes."""
+        if self.device.type == "cuda":
+            batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in batch.items()}
+        return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
     def write_record(self, grad_norm: Tensor, evaluates: bool) -> Record:
         record = {
@@ -401,8 +409,10 @@ class Training:
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
         self.history = History(state["history"])
-        for name in ("step", "best", "without_better", "loss_sum", "count"):
+        for name in ("step", "best", "without_better"):
             setattr(self, name, state[name])
+        for own, saved in ((self.loss_sum, state["loss_sum"]), (self.count, state["count"])):
+            own.copy_(saved)
         if self.rank > 0:  # the random numbers are those of the first, which also says so
             return
         random.setstate(state["python"])

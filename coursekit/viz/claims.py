@@ -60,7 +60,7 @@ class Claims:
             )
             return f"<tr>{cells}<td>{mark}</td></tr>"
 
-        head = "<tr><th style='text-align:left'>claim</th><th>measured</th><th>bound</th><th></th></tr>"
+        head = "<tr><th style='text-align:left'>claim</th><th>measured</th><th>bound</th><th>verdict</th></tr>"
         body = "".join(map(row, self.rows))
         return f"<table style='font-size:15px'><thead>{head}</thead><tbody>{body}</tbody></table>"
 

@@ -120,6 +120,7 @@ def test_one_that_hangs_ends_both_and_the_run_goes_on_with_any_number(one, tmp_p
     assert alike(again.fit(), one.history)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_gpus_give_the_curve_of_one_process(one, tmp_path):
     done = torchrun(tmp_path, ON_GPU="1")
