@@ -137,6 +137,17 @@ def together(
     All begin with the weights of the first.
 
     Raises:
+        DistributedError: see ``refuse_batch_statistics``.
+    """
+    refuse_batch_statistics(model)
+    # not every loss reaches every parameter
+    return DistributedDataParallel(Objective(model, loss_fn), find_unused_parameters=True)
+
+
+def refuse_batch_statistics(model: nn.Module) -> None:
+    """Return if each row of a batch is computed by itself.
+
+    Raises:
         DistributedError: the model normalises by the statistics of a batch, of which each process would see its part.
     """
     for name, module in model.named_modules():
@@ -146,8 +157,6 @@ def together(
                 f"{name or 'the model'} is a {kind}, whose statistics are of a whole batch: start one process, or on "
                 "GPUs convert it by torch.nn.SyncBatchNorm.convert_sync_batchnorm"
             )
-    # not every loss reaches every parameter
-    return DistributedDataParallel(Objective(model, loss_fn), find_unused_parameters=True)
 
 
 def added_up(objective: Any, now: bool) -> contextlib.AbstractContextManager:

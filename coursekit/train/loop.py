@@ -103,7 +103,8 @@ class Training:
     ``folder/best.json``.
 
     Started by torchrun, several processes share each batch, and the run is the same but for rounding and dropout; with
-    a ``folder``, it may go on with another number of them. See ``coursekit.train.distributed``.
+    a ``folder``, it may go on with another number of them. See ``coursekit.train.distributed``, and for a model
+    that is too large for each of them ``coursekit.train.sharded``.
 
     Args:
         model: trained where it is (move it to a device first).
@@ -208,8 +209,31 @@ class Training:
                     f"process {self.rank} is at step {self.step} and the first at {found}: "
                     f"{self.folder} must be the same folder on all machines"
                 )
-            self.objective = distributed.together(self.model, self.loss_fn)
+            self.objective = self.together()
         distributed.draw_differently(self.first_seed, self.step)
+
+    # The five that follow are others where each process holds a part of the model: see ``coursekit.train.sharded``.
+
+    def together(self) -> Callable[[Batch], tuple[Tensor, Tensor]]:
+        """The objective of several processes."""
+        return distributed.together(self.model, self.loss_fn)
+
+    def whole(self, norm: Tensor) -> Tensor:
+        """The norm of gradients, over all parts of them."""
+        return norm
+
+    def whole_model(self) -> Any:
+        """Something whose ``state_dict()`` has all weights, in the first process. All processes call it."""
+        return self.model
+
+    def measure(self) -> Record:
+        """What ``evaluate`` returns, in all processes."""
+        return distributed.from_first(lambda: self.evaluate(self.model))
+
+    def restore(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
+        """Take over the states of a model and its optimizer."""
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
 
     @property
     def stopped_early(self) -> bool:
@@ -246,8 +270,7 @@ class Training:
             if evaluates or last or self.step % self.log_every == 0:
                 record = self.write_record(grad_norm, evaluates)
             if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
-                if self.rank == 0:
-                    save_state(self.folder / "last.ckpt", self.state_dict())
+                self.save()
                 distributed.draw_differently(self.first_seed, self.step)
             if record is not None:
                 yield record
@@ -275,10 +298,10 @@ class Training:
         learned = [p for p in self.model.parameters() if p.grad is not None]
         gradients = [p.grad for p in learned]
         torch._foreach_div_(gradients, count)
-        norm = nn.utils.get_total_norm(gradients)
+        norm = self.whole(nn.utils.get_total_norm(gradients))
         if self.clip is not None and self.clip_each:
             for p in learned:
-                nn.utils.clip_grads_with_norm_(p, self.clip, p.grad.norm())
+                nn.utils.clip_grads_with_norm_(p, self.clip, self.whole(p.grad.norm()))
         elif self.clip is not None:
             nn.utils.clip_grads_with_norm_(learned, self.clip, norm)
         self.optimizer.step()
@@ -311,7 +334,7 @@ class Training:
         if evaluates:
             self.model.eval()
             with torch.no_grad(), distributed.noticing_losses():
-                metrics = distributed.from_first(lambda: self.evaluate(self.model))
+                metrics = self.measure()
             self.model.train()
             self.keep_best(metrics)
             record |= metrics
@@ -329,9 +352,11 @@ class Training:
         self.without_better = 0 if better else self.without_better + 1
         if better:
             self.best = value
-            if self.folder is not None and self.rank == 0:
-                save_weights(self.folder / "best.safetensors", self.model)
-                save_json(self.folder / "best.json", {"step": self.step, **metrics})
+            if self.folder is not None:
+                model = self.whole_model()
+                if self.rank == 0:
+                    save_weights(self.folder / "best.safetensors", model)
+                    save_json(self.folder / "best.json", {"step": self.step, **metrics})
 
     def settings(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -358,6 +383,12 @@ class Training:
             "patience": self.patience,
             "ema decay": None if self.ema is None else self.ema.decay,
         }
+
+    def save(self) -> None:
+        """Write ``folder/last.ckpt``."""
+        state = self.state_dict()  # made by all processes, since each may hold a part
+        if self.rank == 0:
+            save_state(self.folder / "last.ckpt", state)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, random generators included."""
@@ -404,8 +435,7 @@ class Training:
             self.data.load_state_dict(state["data"])
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"{path} belongs to a run with other data: {error}") from None
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.restore(state["model"], state["optimizer"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
         self.history = History(state["history"])

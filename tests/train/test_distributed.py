@@ -21,10 +21,10 @@ from tests.train.states import same
 ROOT = Path(__file__).parents[2]
 
 
-def torchrun(*arguments, **environment) -> subprocess.CompletedProcess:
+def torchrun(*arguments, script=shared_run, **environment) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run(
-        [*command, str(Path(shared_run.__file__)), *map(str, arguments)],
+        [*command, script.__file__, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
