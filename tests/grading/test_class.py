@@ -42,7 +42,7 @@ def the_class():
     for style in (0, 1):
         yield name, handed_in(**{part: all_of_it[style] for part, all_of_it in answers.RIGHT.items()}), 90, ""
     for part, number, lost, source in mutants():
-        if number % 2:  # half of them did not get to the training
+        if number % 6:  # most did not get to the training
             yield name, handed_in(**{"train": None, part: source}), 90 - lost - 15 * (part != "train"), ""
         else:
             yield name, handed_in(**{part: source}), 90 - lost, ""
