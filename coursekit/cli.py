@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, site, slides, release, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, site, slides, release, publish, grade, doctor."""
 
 import contextlib
 import importlib
@@ -117,7 +117,10 @@ def train(
     variant: Annotated[str | None, typer.Argument(help="Which of its variants (default: the first).")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the recipes and their variants.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh/--resume", help="Forget a run that was stopped, or go on.")] = False,
-    state: Annotated[Path, typer.Option(help="Folder for runs meanwhile.")] = Path("build/recipes"),
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder for runs meanwhile (default: build/recipes, in Colab in a mounted Google Drive)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for weights and metrics (default: the shipped ones').")
     ] = None,
@@ -143,7 +146,7 @@ def train(
     from coursekit.train import CheckpointError
     from coursekit.train.distributed import DistributedError
 
-    arguments = [*([variant] if variant else []), "--state", str(state)]
+    arguments = [*([variant] if variant else []), *(["--state", str(state)] if state else [])]
     arguments += [*(["--out", str(out)] if out else []), *(["--fresh"] if fresh else [])]
     with said_on_interrupt("stopped; the same command goes on from the last checkpoint"):
         try:
@@ -201,6 +204,21 @@ def release(
         return
     for path in releasing.release(lectures.home()):
         say(f"Released: {path}")
+
+
+@app.command()
+def publish(
+    repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="Where the course is public on GitHub.")],
+) -> None:
+    """Write the course's public address into notebooks, exercises, README and metadata."""
+    need_nbgrader()
+    from coursekit import publish as publishing
+
+    changed = publishing.publish(lectures.home(), repository)
+    for path in changed:
+        say(f"Written: {path}")
+    if not changed:
+        say(f"Nothing to write: the course is published as {repository} already.")
 
 
 @app.command()

@@ -81,7 +81,10 @@ def need() -> None:
 
 
 def executed(path: Path, results: Path) -> Any | None:
-    """The notebook that ``coursekit run`` left of a lecture, or None; one that stopped at an error is refused."""
+    """The notebook that ``coursekit run`` left of a lecture, or None; one that stopped at an error is refused.
+
+    What ``coursekit publish`` writes is taken as it is today: it changes nothing that was computed.
+    """
     import nbformat
 
     file = results / path.stem / "notebook.ipynb"
@@ -92,6 +95,10 @@ def executed(path: Path, results: Path) -> Any | None:
         raise LectureError(
             f"{path.stem} stopped at an error: mend it and execute it again, coursekit run {number(path)}"
         )
+    today = {cell.get("id"): cell.source for cell in nbformat.read(path, as_version=4).cells}
+    for cell in notebook.cells:
+        if cell.id in ("title", "setup"):
+            cell.source = today.get(cell.id, cell.source)
     return notebook
 
 
@@ -179,6 +186,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     # the package's code has pages of its own on the site
     rooms = {room: modules(room) for room in ROOMS}
     known = {name for names in rooms.values() for name in names}
+    seeds = json.loads(read(home() / "notebooks" / "seeds.json", "{}"))
     cards, tables, exercises = [], [], []
     done = {path: executed(path, results) for path in lectures()}
     if not any(done.values()):
@@ -201,6 +209,8 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         cards.append(card(path, notebook, len(claims), task.exists(), source / "_static" / "pictures"))
         if claims:
             tables.append(claims_table(path, first_line(notebook), claims))
+            if path.stem in seeds:
+                tables.append(seeds_table(seeds[path.stem]))
         nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
     pages = [
         front_page(title, about, cards),
@@ -269,6 +279,8 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
     facts += [f"{claims} claim{'s' * (claims > 1)}"] if claims else []
     if has_exercise:
         facts.append(f'<a href="exercises/{path.stem}.html" aria-label="Exercise {place}">exercise</a>')
+    if colab := re.search(r"\[Open in Colab\]\((.*)\)", notebook.cells[0].source):
+        facts.append(f'<a href="{colab[1]}" aria-label="Lecture {place} in Colab">Colab</a>')
     image = picture(path, notebook)
     if image:
         (pictures / f"{path.stem}.png").write_bytes(image)
@@ -294,6 +306,23 @@ def claims_table(path: Path, title: str, claims: list[dict[str, Any]]) -> str:
     from coursekit.viz.claims import Claims
 
     return f'## [{title}](lectures/{path.stem}.ipynb)\n\n<div class="claims">{Claims(claims)._repr_html_()}</div>'
+
+
+def seeds_table(claims: list[dict[str, Any]]) -> str:
+    """What the same claims measured on each of several seeds, folded."""
+    seeds = range(len(claims[0]["values"]))
+
+    def row(c: dict[str, Any]) -> str:
+        values = "".join(f"<td>{value:.4g}</td>" for value in c["values"])
+        bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
+        return f'<tr><th scope="row">{html.escape(c["name"])}</th><td>{bound}</td>{values}</tr>'
+
+    head = "".join(f"<th>seed {seed}</th>" for seed in seeds)
+    return (
+        f"<details><summary>On {len(seeds)} seeds</summary>"
+        f'<div class="claims"><table><thead><tr><th>claim</th><th>bound</th>{head}</tr></thead>'
+        f"<tbody>{''.join(map(row, claims))}</tbody></table></div></details>"
+    )
 
 
 def modules(room: str) -> list[str]:

@@ -95,9 +95,7 @@ def release(home: Path, out: Path | None = None) -> list[Path]:
     if wrong:
         raise GradingError("not released. " + " | ".join(wrong))
     out = out or home / "exercises"
-    answered = [path for path in out.glob("*/*.ipynb") if holds_answers(path)]
-    if answered:
-        raise GradingError(f"not released: {answered[0]} holds answers; move it away first")
+    refuse_to_lose_answers(out)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for path in found:
@@ -105,6 +103,13 @@ def release(home: Path, out: Path | None = None) -> list[Path]:
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(work / "release", out)
     return sorted(out.glob("*/*.ipynb"))
+
+
+def refuse_to_lose_answers(exercises: Path) -> None:
+    """Before ``exercises`` is written again: nobody's work may be in it."""
+    answered = [path for path in exercises.glob("*/*.ipynb") if holds_answers(path)]
+    if answered:
+        raise GradingError(f"not released: {answered[0]} holds answers; move it away first")
 
 
 def holds_answers(path: Path) -> bool:
@@ -160,7 +165,7 @@ READ_ME = """# {title}
 2. `.venv/bin/coursekit lab` opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`.
 3. Work in the notebook of the exercise, run the checks in it, and hand in that one file.
 
-On Colab: upload the notebook together with `{wheel}`.
+On Colab: put `{wheel}` into your Google Drive, or upload it beside the notebook.
 """
 
 
@@ -178,7 +183,8 @@ def student_kit(home: Path, out: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         kit = Path(folder) / out.name
         release(home, kit / "exercises")
-        shutil.copytree(home / "notebooks", kit / "notebooks", ignore=shutil.ignore_patterns(".*", "__pycache__"))
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "build")  # checkpoints() are in build
+        shutil.copytree(home / "notebooks", kit / "notebooks", ignore=ignored)
         wheel = build_wheel(home, kit)
         (kit / "README.md").write_text(READ_ME.format(title="Attention, hands on", wheel=wheel.name), encoding="utf-8")
         for path, data in contents(kit):
