@@ -2,6 +2,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -100,7 +101,8 @@ def test_doctor_says_one_line_on_each_thing(monkeypatch, capsys):
 
 
 def test_doctor_says_what_to_do(monkeypatch, capsys):
-    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 1))
+    old = SimpleNamespace(version_info=(3, 9, 1))  # not for all to see
+    monkeypatch.setattr(doctor, "sys", old)
     monkeypatch.setattr(doctor, "COLAB", {"no-such-package": "1"})
     code, out, _ = run("doctor", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 1
@@ -131,7 +133,7 @@ def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):
     monkeypatch.chdir(lectures.home())
     code, _, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
-    assert says in err
+    assert says.lower() in err.lower()  # old versions of typer name arguments in capitals
     assert len(err.strip().splitlines()) == 1
     assert not (lectures.home() / "out").exists()
 

@@ -48,8 +48,8 @@ def test_the_list_names_recipes_and_variants(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], ["--state", "build/recipes"]),
-        (["curves", "--resume"], ["curves", "--state", "build/recipes"]),
+        ([], []),
+        (["curves", "--resume"], ["curves"]),
         (["--fresh", "--state", "a", "--out", "b"], ["--state", "a", "--out", "b", "--fresh"]),
     ],
 )

@@ -465,7 +465,7 @@ def diebold_mariano(losses_a: Tensor, losses_b: Tensor, horizon: int = 1) -> Die
     13(3), section 1.1; Harvey, Leybourne and Newbold (1997), *Testing the equality of prediction mean squared errors*,
     International Journal of Forecasting 13(2), section 2.
     """
-    from scipy.stats import t as student  # scikit-learn needs scipy, so it is there
+    from scipy.stats import t as student
 
     if losses_a.dim() != 1 or losses_a.shape != losses_b.shape:
         raise ValueError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coursekit.train import device, distributed
-from coursekit.train.checkpoint import save_json
+from coursekit.train.checkpoint import checkpoints, save_json
 
 
 class Chosen(NamedTuple):
@@ -56,7 +56,8 @@ def read_command(
     if variants:
         parser.add_argument("variant", nargs="?", choices=variants, default=variants[0])
         parser.add_argument("--variant", dest="option", choices=variants, help="the same")
-    parser.add_argument("--state", type=Path, default=Path("build/recipes"), help="where the run is kept meanwhile")
+    where = "where the run is kept meanwhile (default: build/recipes, in Colab in a mounted Google Drive)"
+    parser.add_argument("--state", type=Path, help=where)
     parser.add_argument("--out", type=Path, help="where weights and metrics go (default: beside the recipes)")
     parser.add_argument("--fresh", action="store_true", help="forget what is kept, and begin again")
     chosen = parser.parse_args(arguments)
@@ -66,7 +67,7 @@ def read_command(
     if distributed.world() > 1 and variant in (alone or {}):
         words = f"{variant} is trained by one process, so start it without torchrun: {alone[variant]}"
         raise SystemExit(words if distributed.rank() == 0 else 1)
-    folder = chosen.state / named(variant)
+    folder = (chosen.state or checkpoints() / "recipes") / named(variant)
     if chosen.fresh:
         with distributed.in_turn(device()):
             if distributed.rank() == 0 and folder.exists():

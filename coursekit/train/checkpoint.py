@@ -14,10 +14,26 @@ from torch import nn
 from coursekit.files import write_atomically
 
 MAGIC = b"coursekit training state 1\n"
+DRIVE = Path("/content/drive/MyDrive")  # a person's Google Drive, where Colab mounts it
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says which file, why, and what to do."""
+
+
+def checkpoints() -> Path:
+    """The folder for runs that shall survive: in Google Drive where it is mounted, else ``build``; says so in a line.
+
+    A runtime of Colab that ends takes its disk with it, but not the Drive. ``Training(..., folder=checkpoints() /
+    "mine")`` saves there, and in the next runtime the same line goes on from it.
+    """
+    if DRIVE.is_dir():
+        print(f"Checkpoints: {DRIVE / 'attention-course'}, which outlives this runtime")
+        return DRIVE / "attention-course"
+    on_colab = DRIVE.parents[1].is_dir()
+    lost = "; mount Google Drive before, and they outlive this runtime" if on_colab else ""
+    print(f"Checkpoints: {Path('build').resolve()}{lost}")
+    return Path("build")
 
 
 def save_json(path: Path, data: Any) -> None:

@@ -48,6 +48,14 @@ def test_a_command_line_is_read(tmp_path):
         read_command("some", "about", ["three"], ["one", "two"])
 
 
+def test_in_colab_a_run_is_kept_in_drive(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("coursekit.train.checkpoint.DRIVE", tmp_path)
+    assert read_command("some", "about", []).folder == tmp_path / "attention-course" / "recipes" / "some"
+    assert str(tmp_path) in capsys.readouterr().out
+    assert read_command("some", "about", ["--state", "here"]).folder == Path("here/some")
+    assert capsys.readouterr().out == ""
+
+
 def test_a_fresh_start_forgets_this_run_alone(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from coursekit.data.batches import Shuffled
-from coursekit.train import EMA, CheckpointError, Training, adamw, load_weights, save_weights, warmup_cosine
+from coursekit.train import (
+    EMA,
+    CheckpointError,
+    Training,
+    adamw,
+    checkpoints,
+    load_weights,
+    save_weights,
+    warmup_cosine,
+)  # fmt: skip
 from coursekit.train.checkpoint import load_state, save_json, save_state
 
 
@@ -24,6 +33,46 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("state") / "last.ckpt"
     save_state(path, {"step": 3, "x": torch.arange(50.0), "nested": {"list": [1, "two", None]}})
     return path
+
+
+@pytest.mark.parametrize(
+    ("there", "folder", "says"),
+    [
+        ("content/drive/MyDrive", "content/drive/MyDrive/attention-course", ", which outlives this runtime"),
+        ("content", "build", "; mount Google Drive before, and they outlive this runtime"),
+        ("", "build", ""),
+    ],
+)
+def test_checkpoints_lie_in_drive_where_it_is_mounted(there, folder, says, tmp_path, monkeypatch, capsys):
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("coursekit.train.checkpoint.DRIVE", tmp_path / "content" / "drive" / "MyDrive")
+    assert checkpoints().resolve() == tmp_path / folder
+    assert capsys.readouterr().out == f"Checkpoints: {tmp_path / folder}{says}\n"
+
+
+def test_a_training_goes_on_in_the_next_runtime(tmp_path, monkeypatch, capsys):
+    """The machine is gone, the Drive is mounted again: the same lines go on from the last state."""
+    monkeypatch.setattr("coursekit.train.checkpoint.DRIVE", tmp_path)
+
+    def train(steps_until_lost: int | None = None) -> Training:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 1)
+        data = Shuffled({"x": torch.arange(24.0).reshape(8, 3)}, 4)
+
+        def loss(model, batch):
+            return model(batch["x"]).square().sum(), torch.tensor(len(batch["x"]))
+
+        folder = checkpoints() / "mine"
+        training = Training(model, loss, data, adamw(model, 0.01), 6, log_every=1, save_every=2, folder=folder)
+        for record in training:
+            if record["step"] == steps_until_lost:
+                break
+        return training
+
+    train(steps_until_lost=5)
+    assert train().step == 6
+    assert f"Resumed after 4 of 6 steps from {tmp_path / 'attention-course' / 'mine'}" in capsys.readouterr().out
 
 
 def test_a_state_comes_back(saved):
