@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run notebooks site slides bench system clean
+.PHONY: help lab test lint run notebooks site slides bench colab system full clean
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture"
@@ -13,6 +13,8 @@ help:
 	@echo "make site              build the executed lectures as a web site"
 	@echo "make slides LECTURE=02 one executed lecture as slides"
 	@echo "make bench             measure speed, as ratios"
+	@echo "make colab             install beside Colab's versions, which must not change"
+	@echo "make full              everything else that can be checked: hours"
 	@echo "make clean             remove build/ and dist/"
 
 lab: .venv/lab
@@ -41,13 +43,12 @@ slides: .venv/site
 
 bench: .venv/test
 	$(BIN)/python -m tests.bench
-	$(BIN)/python -m tests.bench_text
-	$(BIN)/python -m tests.bench_transformer
-	$(BIN)/python -m tests.bench_bert
-	$(BIN)/python -m tests.bench_gpt
-	$(BIN)/python -m tests.bench_vit
-	$(BIN)/python -m tests.bench_dino
-	$(BIN)/python -m tests.bench_viz
+
+colab: .venv/test
+	$(BIN)/python -m tests.colab
+
+full: .venv/full system
+	$(BIN)/python -m tests.full
 
 clean:
 	rm -rf build dist
@@ -65,6 +66,10 @@ clean:
 .venv/test: .venv/lab
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@ .venv/site # the tests need it too
+
+.venv/full: .venv/test
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[full]'
+	touch $@
 
 # The browser tests drive Debian's chromium, marking runs in bubblewrap; without them, and without leave to install
 # them, their tests are skipped.

@@ -1,18 +1,16 @@
-"""BERT beside transformers' at the same shapes, with the same weights: seconds of both, in one run.
+"""BERT beside transformers' at the same shapes, with the same weights.
 
-``python -m tests.bench_bert`` prints a table; a ratio above 1 means that ours is faster. On cuda too, where there is
-one. At base width with three blocks of the twelve, which are all alike; dropout as published.
+At base width with three blocks of the twelve, which are all alike; dropout as published.
 
 Forward passes and the body alone are as fast as theirs and no faster: both spend nine tenths of the time in the same
 kernels of PyTorch. A step of pre-training gains by the words that are not guessed, since theirs are masked after the
 logits of all places are there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,8 +18,8 @@ from coursekit.convert.bert import from_hugging_face
 from coursekit.models.bert import BertForPreTraining, pretraining_loss
 from coursekit.train import adamw
 from coursekit.train.device import autocast, has_fast_bf16
-from tests.bench import ROUNDS, alternate
-from tests.bench_transformer import wait
+from tests.benchmarks.machine import devices, mean, training, wait
+from tests.benchmarks.shared import Row, race
 
 # name: B, T, D, H, F, blocks, V, passes in a measurement
 SHAPES = {
@@ -29,7 +27,7 @@ SHAPES = {
     "lecture, 2 blocks": (32, 64, 128, 2, 512, 2, 4000, 5),
     "lecture, 4 blocks": (32, 64, 128, 2, 512, 4, 4000, 3),
 }
-AIMS = {"base width, 3 blocks": "≥ 1.0", "lecture, 2 blocks": "≥ 1.3", "lecture, 4 blocks": "≥ 1.3"}
+AIMS = {"base width, 3 blocks": 1.0, "lecture, 2 blocks": 1.3, "lecture, 4 blocks": 1.3}
 Batch = dict[str, torch.Tensor]
 
 
@@ -38,6 +36,7 @@ def both(shape: str, device: torch.device) -> tuple[BertForPreTraining, nn.Modul
     from transformers import BertConfig
     from transformers import BertForPreTraining as Theirs
 
+    torch.manual_seed(0)
     B, T, D, H, width, blocks, V, _ = SHAPES[shape]
     config = BertConfig(
         **{"vocab_size": V, "hidden_size": D, "num_hidden_layers": blocks, "num_attention_heads": H},
@@ -65,6 +64,7 @@ def forward(bert: nn.Module, batch: Batch, precision: str, times: int, everywher
     inputs = [batch[name] for name in ("ids", "mask", "segments")]
     ours = isinstance(bert, BertForPreTraining)
     model = bert if everywhere else bert.bert
+    bert.eval()
 
     def work() -> None:
         with torch.inference_mode(), autocast(inputs[0].device, precision):
@@ -77,26 +77,15 @@ def forward(bert: nn.Module, batch: Batch, precision: str, times: int, everywher
 
 def train(bert: nn.Module, batch: Batch, precision: str, times: int) -> Callable[[], None]:
     """Training steps as each library's users take them: theirs computes the logits of all places."""
-    ours = isinstance(bert, BertForPreTraining)
-    optimizer = adamw(bert, lr=1e-4)
     labels = batch["target"].masked_fill(~batch["masked"], -100)
     inputs = {"input_ids": batch["ids"], "attention_mask": batch["mask"].long(), "token_type_ids": batch["segments"]}
 
-    def work() -> None:
-        for _ in range(times):
-            optimizer.zero_grad(set_to_none=True)
-            with autocast(labels.device, precision):
-                if ours:
-                    loss, count = pretraining_loss(bert, batch)
-                    loss = loss / count
-                else:
-                    loss = bert(**inputs, labels=labels, next_sentence_label=batch["label"]).loss
-            loss.backward()
-            nn.utils.clip_grad_norm_(bert.parameters(), 1.0)
-            optimizer.step()
-        wait(labels.device)
+    def loss() -> torch.Tensor:
+        if isinstance(bert, BertForPreTraining):
+            return mean(pretraining_loss(bert, batch))
+        return bert(**inputs, labels=labels, next_sentence_label=batch["label"]).loss
 
-    return work
+    return training(bert, loss, labels.device, precision, times)
 
 
 def body_step(bert: nn.Module, batch: Batch, precision: str, times: int) -> Callable[[], None]:
@@ -104,6 +93,7 @@ def body_step(bert: nn.Module, batch: Batch, precision: str, times: int) -> Call
     ours, body = isinstance(bert, BertForPreTraining), bert.bert
     inputs = [batch["ids"], batch["mask"] if ours else batch["mask"].long(), batch["segments"]]
     optimizer = adamw(body, lr=1e-4)
+    bert.train()
 
     def work() -> None:
         for _ in range(times):
@@ -131,42 +121,29 @@ def head(bert: BertForPreTraining, batch: Batch, everywhere: bool, times: int) -
     return work
 
 
-def main() -> None:
-    torch.manual_seed(0)
-    console = Console()
-    for name in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
-        device = torch.device(name)
-        title = f"{name}, {torch.get_num_threads()} threads; medians of {ROUNDS} rounds"
-        table = Table("what", "ours", "theirs", "theirs / ours", "aim", title=title)
+def beside(shape: str, device: torch.device) -> Iterator[Row]:
+    """Forward passes, training steps and the head at one shape."""
+    ours, theirs, batch = both(shape, device)
+    times = SHAPES[shape][-1]
 
-        def add(what: str, ours: Callable, theirs: Callable, times: int, aim: str, table=table) -> None:
-            a, b, ratio = alternate(ours, theirs)
-            ms = f"{a * 1e3 / times:.0f} ms", f"{b * 1e3 / times:.0f} ms"
-            table.add_row(what, *ms, f"{ratio:.2f}", aim)
+    def row(what: str, ours: Callable, theirs: Callable, aim: float | None, against: str = "transformers") -> Row:
+        of = Row("05 BERT", f"{device}: {shape}: {what}", against, at_least=aim, measured_in="passes/s")
+        return race(of, ours, theirs, amount=times)
 
-        for shape, sizes in SHAPES.items():
-            ours, theirs, batch = both(shape, device)
-            times, aim = sizes[-1], AIMS[shape]
-            for model in (ours, theirs):
-                model.eval()
-            for what, everywhere in (("forward, body", False), ("forward, all logits", True)):
-                args = batch, "float32", times, everywhere
-                add(f"{shape}: {what}", forward(ours, *args), forward(theirs, *args), times, aim)
-            for model in (ours, theirs):
-                model.train()
-            args = batch, "float32", times
-            add(f"{shape}: training step, body", body_step(ours, *args), body_step(theirs, *args), times, aim)
-            add(f"{shape}: training step", train(ours, *args), train(theirs, *args), times, aim)
-            if has_fast_bf16(device):
-                fast = batch, "bfloat16", times
-                step = train(ours, *fast)
-                add(f"{shape}: training step, ours bf16, theirs float32", step, train(theirs, *args), times, "≥ 2")
-                add(f"{shape}: training step, both bf16", step, train(theirs, *fast), times, aim)
-            heads = head(ours, batch, False, times), head(ours, batch, True, times)
-            add(f"{shape}: head at masked places; theirs: ours at all", *heads, times, "shown")
-        console.print(table)
-        console.print(f"torch {torch.__version__}; shapes (B, T, D, H, F, blocks, V): {list(SHAPES.values())}")
+    for what, everywhere in (("forward, body", False), ("forward, all logits", True)):
+        args = batch, "float32", times, everywhere
+        yield row(what, forward(ours, *args), forward(theirs, *args), AIMS[shape])
+    args = batch, "float32", times
+    yield row("training step, body", body_step(ours, *args), body_step(theirs, *args), AIMS[shape])
+    yield row("training step", train(ours, *args), train(theirs, *args), AIMS[shape])
+    if has_fast_bf16(device):
+        fast = batch, "bfloat16", times
+        step = train(ours, *fast)
+        yield row("training step, bfloat16", step, train(theirs, *args), 2, "transformers, float32")
+        yield row("training step, bfloat16", step, train(theirs, *fast), AIMS[shape], "transformers, bfloat16")
+    heads = head(ours, batch, False, times), head(ours, batch, True, times)
+    yield row("head at masked places", *heads, None, "ours at all places")
 
 
-if __name__ == "__main__":
-    main()
+def parts() -> list[Callable[[], Iterator[Row]]]:
+    return [partial(beside, shape, device) for device in devices() for shape in SHAPES]

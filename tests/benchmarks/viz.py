@@ -1,19 +1,18 @@
-"""Size and speed of the widget of attention maps; ``python -m tests.bench_viz`` prints a table and fails on nothing.
+"""Size and speed of the widget of attention maps.
 
 The published size to compare with: BertViz's notebook output for 64 tokens, 12 layers and 12 heads, 26.5 MB.
 """
 
-import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from coursekit.viz import AttentionHeads
-from tests.conftest import CHROMIUM, FLAGS
-from tests.viz.page import page_of
+from tests.benchmarks.shared import Row
 
+TOPIC = "widgets"
 BERTVIZ_BYTES = 26_500_000  # 64 tokens x 12 layers x 12 heads
 CHANGES = 30
 
@@ -49,45 +48,43 @@ def widget(T: int, std: float) -> AttentionHeads:
     return AttentionHeads([f"word{i}" for i in range(T)], attention(T, std))
 
 
-def html_bytes(T: int, std: float) -> tuple[int, float]:
-    """Bytes of the whole HTML, and the error bound of the weights in it."""
-    shown = widget(T, std)
-    return len(shown._repr_html_().encode()), shown.error
+def sizes() -> Iterator[Row]:
+    """Bytes of the whole HTML; the published number is for 64 tokens alone."""
+    for T in (64, 128):
+        for std in (0, 0.5, 1, 1.5, 2, 3):
+            size = len(widget(T, std)._repr_html_().encode())
+            what = f"AttentionHeads, 12 x 12 maps of {T} tokens, {f'scores of std {std}' if std else 'uniform'}"
+            if T == 64:
+                row = Row(TOPIC, f"{what}: how much smaller than", "BertViz's 26.5 MB", rounds=(BERTVIZ_BYTES / size,))
+            else:
+                row = Row(TOPIC, f"{what}: size", "the course's limit", rounds=(size / 1e6,), unit="MB", at_most=1)
+            yield replace(row, counted=True)
 
 
 def head_change(browser: Any, T: int, mode: str, std: float = 2) -> tuple[list[float], list[float]]:
     """Milliseconds of each change of head: of the work itself, and to the frame after it is drawn."""
+    from tests.viz.page import page_of
+
     page = page_of(browser, widget(T, std)._repr_html_())
     page.locator(".ck [aria-live]").wait_for()
     return page.evaluate(CHANGE, [CHANGES, mode])
 
 
-def main() -> None:
-    sizes = Table(
-        "tokens", "scores", "HTML bytes", "error bound", "26.5 MB / this", title="AttentionHeads, 12 x 12 maps"
-    )
-    for T in (64, 128):
-        for std in (0, 0.5, 1, 1.5, 2, 3):
-            size, error = html_bytes(T, std)
-            ratio = f"{BERTVIZ_BYTES / size:.0f}" if T == 64 else ""  # published for 64 tokens alone
-            sizes.add_row(str(T), f"std {std}" if std else "uniform", f"{size:,}", f"1/{1 / error:.0f}", ratio)
-    Console().print(sizes)
-
+def changes() -> Iterator[Row]:
+    """No ratios, and no aim: of the work of a change of head, and of the time until it is seen."""
     from playwright.sync_api import sync_playwright
 
-    times = Table(
-        "tokens", "view", "work", "to the frame after", "slowest", title="ms for each change of head (median)"
-    )
+    from tests.conftest import CHROMIUM, FLAGS
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for T in (64, 128):
             for mode in ("Lines", "Matrix"):
-                work, painted = head_change(browser, T, mode)
-                cells = [statistics.median(work), statistics.median(painted), max(painted)]
-                times.add_row(str(T), mode, *(f"{ms:.0f}" for ms in cells))
+                for what, times in zip(("work", "until it is drawn"), head_change(browser, T, mode)):
+                    row = Row(TOPIC, f"AttentionHeads, {T} tokens, {mode}: another head, {what}", "", unit="ms")
+                    yield replace(row, rounds=tuple(times))
         browser.close()
-    Console().print(times)
 
 
-if __name__ == "__main__":
-    main()
+def parts() -> list[Callable[[], Iterator[Row]]]:
+    return [sizes, changes]

@@ -1,11 +1,10 @@
-"""DINO's training step beside a plain program's, with the same weights and the same loss: both in one run.
+"""DINO's training step beside a plain program's, with the same weights and the same loss.
 
-``python -m tests.bench_dino`` prints a table; a ratio above 1 means that ours is faster. A step is all that an update
-takes: views drawn, student and teacher, loss, backward pass, clipping, AdamW, teacher and centre. The plain program is
-written as algorithm 1 of the paper reads: a forward pass for each crop, loops over pairs, parameters and images, the
-layers of PyTorch; its views are drawn by Pillow, one after another, as DINO's own program does. With the "head once" it
-puts the vectors of all crops through the projection head together, as that program does too: with many outputs most of
-what ours gains is that the head's weights are normalised once.
+A step is all that an update takes: views drawn, student and teacher, loss, backward pass, clipping, AdamW, teacher and
+centre. The plain program is written as algorithm 1 of the paper reads: a forward pass for each crop, loops over pairs,
+parameters and images, the layers of PyTorch; its views are drawn by Pillow, one after another, as DINO's own program
+does. With the "head once" it puts the vectors of all crops through the projection head together, as that program does
+too: with many outputs most of what ours gains is that the head's weights are normalised once.
 
 Both spend most of their time in the same kernels, at nearly the same shapes, if both compute in float32; there neither
 can be much faster. What ours gains more is bfloat16, in which ``Training`` runs where it is fast. Nothing is dropped:
@@ -15,18 +14,15 @@ there is no stochastic depth in ``nn.TransformerEncoderLayer``.
 import copy
 import math
 import random
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
@@ -40,7 +36,7 @@ from coursekit.recipes import dino as recipe
 from coursekit.recipes.vit import scaled
 from coursekit.train import Training, adamw
 from coursekit.train.device import has_fast_bf16
-from tests.bench import ROUNDS
+from tests.benchmarks.shared import Row, clock, ratio
 
 RATE, DECAY, CLIP = 1e-4, 0.04, 3.0
 STEPS = {"whole step": 1, "views given": 0}  # whether views are drawn in it
@@ -237,12 +233,6 @@ class Last:
         pass
 
 
-def seconds(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def compare(case: Case, precision: str) -> list[tuple[float, ...]]:
     """Seconds of five things in turn, in each round: our drawing of views and the rest of our step; the plain drawing,
     the rest of the plain step, and of that with the head once.
@@ -283,7 +273,7 @@ def compare(case: Case, precision: str) -> list[tuple[float, ...]]:
             assert same, f"the losses after {updates} updates are {losses}"
     parts = (draw, training.update, lambda: draw_plainly(pillows, case))
     parts += tuple(lambda one=one: one.update(data.batch) for one in (plain, once))
-    return [tuple(seconds(part) for part in parts) for _ in range(ROUNDS)]
+    return clock(*parts)
 
 
 def loss_of(model: DINO, batch: Batch) -> float:
@@ -292,27 +282,20 @@ def loss_of(model: DINO, batch: Batch) -> float:
     return (total / count).item()
 
 
-def main() -> None:
-    console = Console()
-    title = f"cpu, {torch.get_num_threads()} threads; medians of {ROUNDS} rounds"
-    table = Table("what", "ours", "plain", "plain / ours", "aim", title=title)
-    for name, case in CASES.items():
-        for precision in ("float32", "bfloat16") if has_fast_bf16(torch.device("cpu")) else ("float32",):
-            rounds = compare(case, precision)
-            against = "" if precision == "float32" else ", plain float32"
-            aim = "≥ 1.5"
-            for (how, column), (what, views) in product(PROGRAMS.items(), STEPS.items()):
-                pairs = [(views * one[0] + one[1], views * one[2] + one[column]) for one in rounds]
-                rates = [f"{case.batch_size / statistics.median(one):.3g} images/s" for one in zip(*pairs)]
-                ratio = statistics.median(theirs / mine for mine, theirs in pairs)
-                table.add_row(f"{name}, {precision}{against}: {what}{how}", *rates, f"{ratio:.2f}", aim)
-                aim = ""
-            times = [f"{statistics.median(one[i] for one in rounds) * 1e3:,.0f} ms" for i in (0, 2)]
-            share = statistics.median(one[0] / (one[0] + one[1]) for one in rounds)
-            table.add_row(f"{name}: views; share of our step", *times, f"{share:.1%}", "≤ 15 %")
-    console.print(table)
-    console.print(f"torch {torch.__version__}")
+def beside(name: str, precision: str) -> Iterator[Row]:
+    """Our step beside the plain ones, which always compute in float32, with and without the drawing of views."""
+    case = CASES[name]
+    rounds = compare(case, precision)
+    aim = 1.5  # for the whole step beside the program as the paper writes it; the others explain it
+    for (how, column), (what, views) in product(PROGRAMS.items(), STEPS.items()):
+        row = Row("09 DINO", f"{name}, {precision}: {what}", f"plain program, float32{how}", at_least=aim)
+        pairs = [(views * one[0] + one[1], views * one[2] + one[column]) for one in rounds]
+        yield ratio(replace(row, measured_in="images/s"), pairs, amount=case.batch_size)
+        aim = None
+    row = Row("09 DINO", f"{name}, {precision}: drawing views, share of", "our whole step", at_most=0.15, unit="%")
+    yield ratio(row, [(one[0] + one[1], one[0]) for one in rounds])
 
 
-if __name__ == "__main__":
-    main()
+def parts() -> list[Callable[[], Iterator[Row]]]:
+    precisions = ("float32", "bfloat16") if has_fast_bf16(torch.device("cpu")) else ("float32",)
+    return [partial(beside, name, precision) for name in CASES for precision in precisions]

@@ -1,0 +1,100 @@
+"""GPT beside transformers' GPT-2 at the same shapes, with the same weights.
+
+Their training step has their loss, which is of the same tokens; their generation has their cache.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import nn
+
+from coursekit.convert.gpt import from_hugging_face
+from coursekit.decode.generate import generate
+from coursekit.models.gpt import GPT, gpt_loss
+from coursekit.train.device import has_fast_bf16
+from tests.benchmarks.machine import devices, mean, products, training, wait
+from tests.benchmarks.shared import Row, race
+
+# name: B, T, D, H, blocks, V, passes in a measurement
+SHAPES = {"4 blocks of 256": (16, 128, 256, 4, 4, 2048, 3), "GPT-2 small": (2, 128, 768, 12, 12, 50_257, 1)}
+NEW = 200
+WRITTEN = {"4 blocks of 256": {1: 3, 16: 2}, "GPT-2 small": {1: 3}}  # texts at once: aim
+SIZE, PRODUCTS = 1024, 10  # of the matrix products that a step is compared with
+
+
+def both(shape: str, device: torch.device) -> tuple[GPT, nn.Module, torch.Tensor]:
+    """Ours, theirs, and a batch without padding. No dropout, whose kernels would be measured instead."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    B, T, D, H, blocks, V, _ = SHAPES[shape]
+    config = GPT2Config(
+        **{"vocab_size": V, "n_embd": D, "n_head": H, "n_layer": blocks, "n_positions": 256, "bos_token_id": None},
+        **{"eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
+        **{"attn_implementation": "sdpa"},
+    )
+    theirs = GPT2LMHeadModel(config).to(device)
+    ours = from_hugging_face(GPT, config.to_dict(), theirs.state_dict()).to(device)
+    return ours, theirs, torch.randint(V, (B, T), device=device)
+
+
+def train(model: nn.Module, ids: torch.Tensor, precision: str, times: int) -> Callable[[], None]:
+    """Training steps as each library's users take them."""
+
+    def loss() -> torch.Tensor:
+        if isinstance(model, GPT):
+            return mean(gpt_loss(model, {"ids": ids}))
+        return model(ids, labels=ids).loss
+
+    return training(model, loss, ids.device, precision, times)
+
+
+def write(model: nn.Module, batch_size: int, device: torch.device) -> Callable[[], None]:
+    """The most likely tokens behind prompts of 8, one after another with cached keys and values."""
+    model.eval()
+    ids = torch.arange(8, device=device).expand(batch_size, -1).contiguous()
+
+    def work() -> None:
+        if isinstance(model, GPT):
+            generate(model, ids, max_new=NEW, temperature=0)
+        else:
+            with torch.inference_mode():
+                model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False)
+        wait(device)
+
+    return work
+
+
+def operations(model: GPT, ids: torch.Tensor) -> float:
+    """Of the matrix products of a training step: 6 for each weight and token, and attention's two products."""
+    c, (B, T) = model.config, ids.shape
+    weights = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and name != "positions.code")
+    return B * T * (6 * weights + 3 * 4 * c.n_layers * c.d_model * T)
+
+
+def beside(shape: str, device: torch.device) -> Iterator[Row]:
+    """Training, its share of the matrix product's peak, and generation at one shape."""
+    B, T, *_, times = SHAPES[shape]
+    ours, theirs, ids = both(shape, device)
+
+    def row(what: str, against: str, aim: float, unit: str = "", rate: str = "tokens/s") -> Row:
+        return Row("06 GPT", f"{device}: {shape}: {what}", against, at_least=aim, unit=unit, measured_in=rate)
+
+    for precision, aim in (("float32", 1.35), ("bfloat16", 2.2)):
+        if precision == "float32" or has_fast_bf16(device):
+            of = row(f"training, {precision}", "transformers, float32", aim)
+            yield race(
+                *(of, train(ours, ids, precision, times), train(theirs, ids, "float32", times)), amount=B * T * times
+            )
+    done = operations(ours, ids) * times / (PRODUCTS * 2 * SIZE**3)  # in so many such measurements' operations
+    of = row("training, float32: share of the GFLOP/s", f"matrix products of size {SIZE}", 0.7, "%", "1/s")
+    yield race(of, train(ours, ids, "float32", times), products(SIZE, PRODUCTS, device), factor=done, amount=1)
+    for batch_size, aim in WRITTEN[shape].items():
+        of = row(f"{NEW} tokens, {batch_size} texts", "transformers' generate", aim)
+        works = write(ours, batch_size, device), write(theirs, batch_size, device)
+        yield race(of, *works, amount=NEW * batch_size)
+
+
+def parts() -> list[Callable[[], Iterator[Row]]]:
+    return [partial(beside, shape, device) for device in devices() for shape in SHAPES]
