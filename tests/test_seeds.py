@@ -1,0 +1,72 @@
+"""Whether what looks for luck in the lectures finds it."""
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from rich.console import Console
+
+from coursekit.lectures import home
+from tests import full, seeds
+
+
+def code(*sources: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+
+def test_every_seed_is_another_and_nothing_else():
+    notebook = code("setup", "seed(0); torch.Generator().manual_seed(3)\nrng = np.random.default_rng(1)\nseed(start)")
+    first, again = seeds.reseeded(notebook, 0), seeds.reseeded(notebook, 0)
+    assert [cell.source for cell in first.cells] == [cell.source for cell in notebook.cells]
+    assert [cell.source for cell in again.cells] == [cell.source for cell in first.cells]
+    other = seeds.reseeded(notebook, 2000)
+    assert other.cells[2].source == (
+        "seed(2000); torch.Generator().manual_seed(2003)\nrng = np.random.default_rng(2001)\nseed(start)"
+    )
+    assert all("raises-exception" in cell.metadata.tags for cell in other.cells if cell.source != other.cells[1].source)
+    assert "tags" not in notebook.cells[0].metadata, "the lecture itself stays as it is"
+
+
+def test_training_draws_its_batches_by_another_seed():
+    """The inserted cell itself, in a process of its own: the defaults that it changes are everybody's."""
+    ask = "\nimport torch\nprint(batches.Fresh(lambda g: torch.rand(1, generator=g)).__next__().item())"
+    drawn = [
+        subprocess.run(
+            [sys.executable, "-c", seeds.ORDERS.format(offset=offset) + ask], capture_output=True, text=True, check=True
+        ).stdout
+        for offset in (1000, 1000, 2000)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "again", "lucky"), [(0.95, 0.5, False), (0.85, 0.5, True), (0.95, 0.6, True), (float("nan"), 0.5, True)]
+)
+def test_a_claim_that_fails_once_or_does_not_repeat_is_named(value, again, lucky):
+    def claims(measured):
+        return [{"name": "right", "at_least": 0.9, "value": measured}, {"name": "far", "at_most": 1.0, "value": 0.5}]
+
+    found = {("01_one", seed): claims(0.95) for seed in range(seeds.SEEDS)}
+    found["01_one", 3] = claims(value)
+    found["01_one", seeds.AGAIN] = [claims(0.95)[0], claims(0)[1] | {"value": again}]
+    table = seeds.collected(found)
+    console = Console(record=True, width=200)
+    assert seeds.report(console, table) is lucky
+    assert ("right" in console.export_text()) is (lucky and again == 0.5)
+
+
+def test_a_python_that_is_not_there_is_not_found():
+    version = ".".join(map(str, sys.version_info[:2]))
+    asked = subprocess.run([full.find_python(version), "-V"], capture_output=True, text=True, check=True)
+    assert asked.stdout.startswith(f"Python {version}.")
+    assert full.find_python("3.99") is None
+
+
+def test_all_lectures_hold_on_all_seeds_that_were_run():
+    """The table that the site shows is of claims that hold."""
+    kept = home() / "notebooks" / "seeds.json"
+    if not kept.exists():
+        pytest.skip("no table yet: python -m tests.seeds")
+    assert not seeds.report(Console(), json.loads(kept.read_text("utf-8")))
