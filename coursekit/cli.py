@@ -242,8 +242,14 @@ def grade(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("submissions"))
     name = lectures.find_exercise(exercise)
     stopped = "stopped; what is marked is kept, and the same command goes on"
-    with said_on_interrupt(stopped), Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task(name, total=None)
+    with said_on_interrupt(stopped), contextlib.ExitStack() as shown:
+        bar = Progress(*columns, TimeElapsedColumn(), console=console)
+        task = bar.add_task(name, total=None)
+
+        def start(of: int) -> None:
+            bar.update(task, total=of)
+            shown.enter_context(bar)  # only now: a mistake is said without a bar before it
+
         outcome = mark_class(
             name,
             submissions,
@@ -255,7 +261,8 @@ def grade(
             due=due.astimezone() if due else None,
             unsafe=unsafe,
             scheduler=scheduler,
-            progress=lambda done, of: progress.update(task, completed=done, total=of),
+            start=start,
+            progress=lambda done, of: bar.update(task, completed=done),
         )
     flagged = [row for row in outcome.rows if row.submission.problem or row.submission.flags or not row.result]
     if flagged:
@@ -274,7 +281,8 @@ def grade(
         console.print(table)
     marked = [row for row in outcome.rows if row.result]
     waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)
-    say(f"{len(outcome.rows)} rows: {len(marked)} marked ({outcome.again} of them before), {len(flagged)} flagged.")
+    rows = "1 row" if len(outcome.rows) == 1 else f"{len(outcome.rows)} rows"
+    say(f"{rows}: {len(marked)} marked ({outcome.again} of them before), {len(flagged)} flagged.")
     if waiting:
         answers = "1 written answer waits" if waiting == 1 else f"{waiting} written answers wait"
         say(f"{answers} for a person: in {out}, jupyter lab, then Formgrader; then run this again.")

@@ -26,8 +26,8 @@ from coursekit.files import write_atomically
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.book import Standing, book_exercise, book_submission, open_book, standing
 from coursekit.grading.feedback import page
-from coursekit.grading.intake import Student, Submission, answers, read_roster, submissions
-from coursekit.grading.marking import mark, seed_for
+from coursekit.grading.intake import Student, Submission, answers, read_released, read_roster, submissions
+from coursekit.grading.marking import check_hidden_cases, mark, seed_for
 from coursekit.grading.release import checks_of, mark_up
 
 
@@ -64,6 +64,7 @@ def grade(
     due: datetime | None = None,
     unsafe: bool = False,
     scheduler: str | None = None,
+    start: Callable[[int], None] = lambda of: None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Outcome:
     """Mark every submission under ``paths`` and write everything into ``out``.
@@ -77,10 +78,12 @@ def grade(
         due: later submissions are flagged.
         unsafe: run student code without the sandbox.
         scheduler: address of a Dask scheduler whose workers do the marking instead.
+        start: called once with the number of submissions, before the first is marked.
         progress: called with the number of submissions done and of all.
 
     Raises:
-        GradingError: nothing can be marked: no sandbox, no such exercise, no such folder.
+        GradingError: nothing can be marked: no sandbox, no such exercise, no such folder, nothing readable in it,
+            a mistake in the hidden cases. What lies in ``out`` is not touched then.
     """
     path = home / "exercises" / exercise / f"{exercise}.ipynb"
     if not path.is_file():
@@ -93,8 +96,13 @@ def grade(
             raise GradingError(f"the results in {out} would be read as handed in, since it lies inside {path}")
     if private and not private.is_dir():
         raise GradingError(f"no private folder {private}: make it first (a new key would draw other cases)")
+    released = read_released(home)
+    if private:
+        refuse_misnamed(private, exercise, list(released))
+        check_hidden_cases(str(private), exercise)
     students = read_roster(roster) if roster else []
-    rows = [Row(submission) for submission in submissions(paths, exercise, students)]
+    rows = [Row(submission) for submission in submissions(paths, exercise, students, released)]
+    refuse_unreadable(rows)
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / ".writable").touch()
@@ -128,6 +136,7 @@ def grade(
         with contextlib.closing(open_book(out)) as book:
             book_exercise(book, out, exercise, master)
             same_students(book, exercise, rows)
+            start(len(jobs))
             book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
             for count, (number, result) in enumerate(ready.items(), 1):
                 book_row(rows[number], result)
@@ -147,9 +156,26 @@ def grade(
                     row.standing = standing(book, exercise, row.submission.student)
                     text = page(exercise, master, row.submission, row.answers, row.result, row.standing)
                     write(out / "feedback" / row.submission.student / exercise / f"{exercise}.html", text)
+                    row.submission.flags += row.standing.earlier  # for the marker: the page is written
         of = sum(mark_up(cell)["points"] for cell in master.cells if mark_up(cell).get("grade"))
         write_tables(rows, out, exercise, master, of)
         return Outcome(rows, len(ready), of)
+
+
+def refuse_unreadable(rows: list[Row]) -> None:
+    """Where no file at all can be marked the export is broken or the wrong one: a class's marks must not vanish."""
+    problems = [f"{row.submission.file}: {row.submission.problem}" for row in rows if row.submission.problem]
+    if len(problems) == len(rows):
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise GradingError(f"nothing that can be marked was handed in: {problems[0]}{more}")
+
+
+def refuse_misnamed(private: Path, exercise: str, exercises: list[str]) -> None:
+    """Hidden cases under a name that is no exercise's would be passed over without a word."""
+    for path in sorted(private.glob("*.py")):
+        if path.stem not in exercises:
+            right = next((name for name in exercises if path.stem in name.split("_", 1)), exercise)
+            raise GradingError(f"{path} is no exercise's: the hidden cases of {right} belong in {private / right}.py")
 
 
 @contextlib.contextmanager
@@ -228,7 +254,10 @@ def secret_key(folder: Path) -> bytes:
     try:
         if not path.exists():
             if any((folder / "results").glob("*/*.json")):
-                raise GradingError(f"the secret key {path} is gone; without it every mark is drawn anew: put it back")
+                raise GradingError(
+                    f"the secret key {path} is gone: if --private was given before, give it again; if not, put the key "
+                    "back, since a new one would draw every mark anew"
+                )
             unfinished = path.with_name(f"key.{os.getpid()}")
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_hex(32) + "\n")

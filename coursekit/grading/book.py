@@ -3,7 +3,6 @@
 The folder of a marking is a course of nbgrader's: its formgrader opens there for the written questions.
 """
 
-import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from coursekit.files import write_atomically
 from coursekit.grading.intake import Submission
 from coursekit.grading.release import CHECK, mark_up, with_tools_on_path
 
+FOR_EARLIER = "for an earlier answer"  # ends the first line of a note on what a person had set
 NBGRADER_CONFIG = """# For nbgrader and its formgrader, started in this folder; written by `coursekit grade`.
 from pathlib import Path
 
@@ -33,6 +33,8 @@ class Standing:
 
     points: dict[str, float | None] = field(default_factory=dict)  # by grade_id; None: waits for a person
     comments: dict[str, str] = field(default_factory=dict)  # of people, by grade_id
+    by_hand: set[str] = field(default_factory=set)  # grade_ids whose points a person set
+    earlier: list[str] = field(default_factory=list)  # what a person had set for answers that were replaced since
 
     @property
     def total(self) -> float:
@@ -91,31 +93,76 @@ def book_submission(
     path = out / "autograded" / student / exercise / f"{exercise}.ipynb"
     before = written_before(path)
     points = {CHECK + part["name"]: float(part["points"]) for part in result["parts"]}
-    for cell in master.cells:
-        name = mark_up(cell).get("grade_id")
+    for name, cells in answers_of(master).items():
+        grade = book.find_grade(name, exercise, exercise, student)
+        comments = [book.find_comment(cell, exercise, exercise, student) for cell in cells]
+        waits = name not in points and name in answers  # a written answer keeps its points until it is read again
+        if path.is_file() and any(before.get(cell) != answers.get(cell) for cell in cells):
+            set_aside(grade, comments, name.removeprefix(CHECK), keep_points=waits)
+        elif not grade.needs_manual_grade or any(comment.manual_comment for comment in comments):
+            for comment in comments:
+                comment.auto_comment = None  # a person has looked since
+        noted = any(is_note(comment.auto_comment) for comment in comments)
         if name in points:
-            grade = book.find_grade(name, exercise, exercise, student)
             overruled = grade.manual_score is not None and grade.auto_score != points[name]
-            grade.auto_score, grade.needs_manual_grade = points[name], overruled
-        elif mark_up(cell).get("grade"):
-            grade = book.find_grade(name, exercise, exercise, student)
-            comment = book.find_comment(name, exercise, exercise, student)
-            if name not in answers:
-                grade.auto_score, grade.needs_manual_grade = 0.0, grade.manual_score is not None
-                comment.auto_comment = "No response."
-            else:
-                changed = before.get(name) != answers[name]
-                grade.auto_score, comment.auto_comment = None, None
-                grade.needs_manual_grade = grade.manual_score is None or changed or grade.needs_manual_grade
+            grade.auto_score, grade.needs_manual_grade = points[name], overruled or noted
+        elif waits:
+            changed = before.get(name) != answers[name]
+            grade.auto_score = None
+            grade.needs_manual_grade = grade.manual_score is None or changed or grade.needs_manual_grade
+        else:
+            grade.auto_score, grade.needs_manual_grade = 0.0, grade.manual_score is not None or noted
+        if name not in points and not noted:
+            comments[0].auto_comment = None if waits else "No response."
     book.db.commit()
     write_atomically(path, lambda unfinished: nbformat.write(marked_notebook(master, answers, result), unfinished))
+
+
+def answers_of(master: Any) -> dict[str, list[str]]:
+    """The answer cells that each graded cell judges: those since the one before; a written answer is its own."""
+    found, waiting = {}, []
+    for cell in master.cells:
+        if mark_up(cell).get("solution"):
+            waiting.append(mark_up(cell)["grade_id"])
+        if mark_up(cell).get("grade"):
+            found[mark_up(cell)["grade_id"]], waiting = waiting, []
+    return found
+
+
+def set_aside(grade: Any, comments: list[Any], part: str, keep_points: bool) -> None:
+    """Take back what a person set for an answer that another one replaced, and note it where they will look.
+
+    The formgrader shows the note in the empty box for a comment. It is in the same commit as what it tells of.
+    """
+    texts = [comment.manual_comment for comment in comments if comment.manual_comment]
+    by_hand = not keep_points and is_by_hand(grade)
+    if not texts and not by_hand:
+        return
+    score = float(grade.score)
+    things = [f"{score:g} point{'s' * (score != 1)}"] * by_hand + ["comment"] * bool(texts)
+    were = "was" if things in (["1 point"], ["comment"]) else "were"
+    note = f"your {' and '.join(things)} for {part} {were} {FOR_EARLIER}"
+    if by_hand:
+        grade.manual_score = grade.extra_credit = None
+    for comment in comments:
+        comment.manual_comment = None
+    comments[0].auto_comment = "\n".join([note, *texts])
+
+
+def is_by_hand(grade: Any) -> bool:
+    return grade.manual_score is not None or bool(grade.extra_credit)
+
+
+def is_note(text: str | None) -> bool:
+    return (text or "").partition("\n")[0].endswith(FOR_EARLIER)
 
 
 def written_before(path: Path) -> dict[str, str]:
     """The answers in the notebook of an earlier marking."""
     if not path.is_file():
         return {}
-    return {mark_up(cell).get("grade_id"): str(cell.metadata.get("handed_in")) for cell in nbformat.read(path, 4).cells}
+    cells = nbformat.read(path, 4).cells
+    return {mark_up(cell)["grade_id"]: cell.metadata["handed_in"] for cell in cells if "handed_in" in cell.metadata}
 
 
 def marked_notebook(master: Any, answers: dict[str, str], result: dict) -> Any:
@@ -144,10 +191,12 @@ def in_words(part: dict[str, Any]) -> list[str]:
 
 
 def as_plain_text(text: str) -> str:
-    """Markdown that shows ``text`` as it is: the formgrader would run a student's scripts and links as the marker."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    """Markdown that shows ``text`` as it is: the formgrader would run a student's scripts and links as the marker.
+
+    In a fenced block long lines would run out of the page. Nothing of the text is left that Markdown or HTML read.
+    """
+    harmless = "".join(char if char.isalnum() or char == " " else f"&#{ord(char)};" for char in text)
+    return f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{harmless}</pre>'
 
 
 def standing(book: Any, exercise: str, student: str) -> Standing:
@@ -158,7 +207,11 @@ def standing(book: Any, exercise: str, student: str) -> Standing:
         waits = grade.auto_score is None and grade.manual_score is None
         waits |= grade.needs_manual_grade and grade.auto_score is None
         found.points[grade.name] = None if waits else float(grade.score)
+        if is_by_hand(grade):
+            found.by_hand.add(grade.name)
     for comment in notebook.comments:
         if comment.manual_comment:
             found.comments[comment.name] = comment.manual_comment
+        if is_note(comment.auto_comment):
+            found.earlier.append(comment.auto_comment.partition("\n")[0])
     return found

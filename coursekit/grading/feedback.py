@@ -49,7 +49,8 @@ ul { list-style: none; padding-left: 0; }
 </table>
 {% for part in parts %}<section id="{{ part.name }}">
 <h2>{{ part.name }}: {{ part.shown }} of {{ part.of }}</h2>
-{% if part.problem %}<p class="bad">✗ {{ part.problem }}</p>
+{% if part.by_hand %}<p><strong>A person set these points</strong>, whatever the marking below says.</p>
+{% endif %}{% if part.problem %}<p class="bad">✗ {{ part.problem }}</p>
 {% else %}<ul>
 {% for a in part.aspects %}<li class="{{ 'good' if a.points == a.of else 'bad' }}">
 {{ '✓' if a.points == a.of else '✗' }} {{ a.name }}: {{ a.points }} of {{ a.of }}
@@ -89,6 +90,7 @@ def page(exercise: str, master: Any, submission: Submission, answers: dict, resu
             | {
                 "shown": "–" if points is None else plain(points),
                 "of": plain(part["of"]),
+                "by_hand": name in standing.by_hand and name.removeprefix(CHECK) in by_name,
                 "comment": " ".join(comments),
                 "code": [Markup(html) for _, html in code],
                 "text": answers.get(name, "") if cell.cell_type == "markdown" else "",

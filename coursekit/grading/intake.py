@@ -71,18 +71,27 @@ class Student:
 # --- files ---------------------------------------------------------------------------------------------
 
 
-def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list[Submission]:
-    """Every file under ``paths`` (folders, zips, notebooks), each as a submission, in a stable order."""
+Released = dict[str, list[dict[str, Any]]]  # the cells of each released exercise, by its name
+
+
+def submissions(
+    paths: list[Path], exercise: str, roster: list[Student], released: Released | None = None
+) -> list[Submission]:
+    """Every file under ``paths`` (folders, zips, notebooks), each as a submission, in a stable order.
+
+    A notebook of another exercise in ``released`` is no hand-in of this one.
+    """
     found = []
     for path in paths:
-        if not path.exists() and not path.is_symlink():
-            raise GradingError(f"no such file or folder: {path}")
+        refuse_unopenable(path)
         listed = []
         for place, data, when, problem in files(path, exercise):
             place = tuple(printable(part) for part in place)
             submission = Submission("/".join(place), handed_in=when, problem=problem or "")
             if not problem:
                 read_notebook(submission, data)
+            if not submission.problem and (other := other_exercise(submission.cells, exercise, released or {})):
+                submission.problem = f"this is {other}"
             listed.append((place, submission))
         wrapper = common_folder([place for place, _ in listed], exercise)
         for place, submission in listed:
@@ -93,7 +102,36 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student]) -> list
     if not found:
         raise GradingError(f"no files in {', '.join(map(str, paths))}")
     latest_counts(found)
-    return found
+    return without_online_texts(found)
+
+
+def refuse_unopenable(path: Path) -> None:
+    """What a person names must be there to read: a broken export would otherwise be a class that handed in nothing."""
+    if path.is_symlink():
+        raise GradingError(f"{path} is a symbolic link, which is not followed: name what it leads to")
+    if not path.exists():
+        raise GradingError(f"no such file or folder: {path}")
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        elif path.suffix.lower() == ".zip":
+            zipfile.ZipFile(path).close()
+        else:
+            path.open("rb").close()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        raise GradingError(f"cannot open {path}: it is no zip, or was broken on its way") from None
+    except OSError as error:
+        raise GradingError(f"cannot open {path}: {error.strerror or error}") from None
+
+
+def without_online_texts(found: list[Submission]) -> list[Submission]:
+    """Leave out Moodle's text field of those who handed in a notebook too: it is no second hand-in."""
+    readable = {submission.student or submission.key for submission in found if not submission.problem}
+    return [s for s in found if not (is_online_text(s.file) and s.problem and (s.student or s.key) in readable)]
+
+
+def is_online_text(file: str) -> bool:
+    return "_assignsubmission_onlinetext" in file and file.endswith("onlinetext.html")
 
 
 def printable(text: str) -> str:
@@ -133,7 +171,8 @@ def files(path: Path, exercise: str) -> Iterator[File]:
             elif inner.is_file() and not litter(place) and not any(p.is_symlink() for p in inner.parents if p != path):
                 yield from one_file(inner, place)
     else:
-        above = (path.resolve().parent.name,) if plain_stem(path.name) == exercise else ()
+        alone = path.suffix.lower() == ".ipynb" and plain_stem(path.name) == exercise  # a zip's name is nobody's
+        above = (path.resolve().parent.name,) if alone else ()
         yield from one_file(path, (*above, path.name))
 
 
@@ -147,7 +186,11 @@ def one_file(path: Path, place: tuple[str, ...]) -> Iterator[File]:
     elif path.stat().st_size > LARGEST:
         yield place, b"", when, f"over {LARGEST >> 20} MB"
     else:
-        yield place, path.read_bytes(), when, None
+        try:
+            data, problem = path.read_bytes(), None
+        except OSError as error:
+            data, problem = b"", f"cannot be read: {error.strerror or error}"
+        yield place, data, when, problem
 
 
 def in_zip(
@@ -273,7 +316,7 @@ def whose(submission: Submission, place: tuple[str, ...], exercise: str, roster:
         else:
             submission.key = student.id
             submission.student, submission.name = student.id, student.name or submission.name
-            submission.platform_id = student.platform_id or submission.platform_id
+            submission.platform_id = submission.platform_id or student.platform_id  # Moodle's differ by assignment
     if not submission.student:
         submission.flags.append(
             "nobody's: neither the roster nor the file's place says whose it is, so it is not booked"
@@ -398,23 +441,16 @@ def answers(master: list[Any], submission: Submission) -> dict[str, str]:
     was not touched, is left out.
     """
     cells, found = submission.cells, {}
-    defined = [defines(cell["source"]) if cell["cell_type"] == "code" else set() for cell in cells]
+    defined = defined_in(cells)
     for number, wanted in enumerate(master):
         if not mark_up(wanted).get("solution"):
             continue
         name = mark_up(wanted)["grade_id"]
-        ways = (
-            [cell for cell in cells if mark_up(cell).get("grade_id") == name],
-            [cell for cell in cells if cell["id"] == wanted["id"]],
-            similar(master, number, cells, defined),
-        )
-        there = [cell for way in ways for cell in way if same_kind(cell, wanted)]
-        if not there:
+        ways = ways_to(master, number, cells, defined)
+        if not any(ways):
             submission.flags.append(f"{name}: the answer cell is gone")
             continue
-        changed = [
-            [c["source"] for c in way if same_kind(c, wanted) and squeezed(c) != squeezed(wanted)] for way in ways
-        ]
+        changed = [[c["source"] for c in way if squeezed(c) != squeezed(wanted)] for way in ways]
         finished = [[text for text in way if "raise NotImplementedError" not in text] for way in changed]
         chosen = next((way for way in (*finished, *changed) if way), None)
         if chosen:
@@ -423,6 +459,56 @@ def answers(master: list[Any], submission: Submission) -> dict[str, str]:
         if others:
             submission.flags.append(f"{name}: {len(others) + 1} different answers, one of them is marked")
     return found
+
+
+def defined_in(cells: list[dict[str, Any]]) -> list[set[str]]:
+    return [defines(cell["source"]) if cell["cell_type"] == "code" else set() for cell in cells]
+
+
+def ways_to(
+    master: list[Any], number: int, cells: list[dict[str, Any]], defined: list[set[str]]
+) -> list[list[dict[str, Any]]]:
+    """Cells that could hold the answer to the master's cell ``number``: by grade_id, by cell id, by content."""
+    wanted = master[number]
+    name = mark_up(wanted)["grade_id"]
+    ways = (
+        [cell for cell in cells if mark_up(cell).get("grade_id") == name],
+        [cell for cell in cells if cell["id"] == wanted["id"]],
+        similar(master, number, cells, defined),
+    )
+    return [[cell for cell in way if same_kind(cell, wanted)] for way in ways]
+
+
+def read_released(home: Path) -> Released:
+    """The cells of every exercise in ``home / "exercises"``."""
+    found = {}
+    for path in sorted((home / "exercises").glob("*/*.ipynb")):
+        if path.stem == path.parent.name:
+            exercise = Submission(str(path))
+            read_notebook(exercise, path.read_bytes())
+            found[path.stem] = exercise.cells
+    return found
+
+
+def other_exercise(cells: list[dict[str, Any]], exercise: str, released: Released) -> str:
+    """The exercise that a notebook belongs to, if that is another one; otherwise nothing.
+
+    Exercises share some names (``train``, ``masked_softmax``), so one answer cell of this one may well be there.
+    """
+    if exercise not in released:
+        return ""
+    defined = defined_in(cells)
+    if share_of(released[exercise], cells, defined) > 0.25:
+        return ""
+    shares = {name: share_of(master, cells, defined) for name, master in released.items()}
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] >= 0.75 else ""
+
+
+def share_of(master: list[Any], cells: list[dict[str, Any]], defined: list[set[str]]) -> float:
+    """Which share of the master's answer cells is there."""
+    wanted = [number for number, cell in enumerate(master) if mark_up(cell).get("solution")]
+    return sum(any(ways_to(master, number, cells, defined)) for number in wanted) / max(1, len(wanted))
 
 
 def similar(

@@ -36,11 +36,29 @@ def hidden_cases(private: str | None, exercise: str) -> dict[str, Any]:
         return {}
     spec = importlib.util.spec_from_file_location("hidden_cases", path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise GradingError(f"{path} cannot be run: {type(error).__name__}: {error}") from None
     names = {part.name for part in checks_of(exercise).PARTS}
     if not isinstance(getattr(module, "CASES", None), dict) or not set(module.CASES) <= names:
         raise GradingError(f"{path}: expected CASES = {{part: function of a generator}}, with parts of {sorted(names)}")
     return module.CASES
+
+
+def check_hidden_cases(private: str, exercise: str) -> None:
+    """Draw the hidden cases once, so that a mistake in them is said before the marking and not for each student."""
+    path = Path(private, f"{exercise}.py")
+    parts = {part.name: part for part in checks_of(exercise).PARTS}
+    for name, cases in hidden_cases(private, exercise).items():
+        try:
+            aspects = {case.aspect for case in replace(parts[name], cases=cases).draw(0)}
+        except Exception as error:
+            raise GradingError(
+                f"{path}: the cases of {name} cannot be drawn: {type(error).__name__}: {error}"
+            ) from None
+        if unknown := sorted(aspects - set(parts[name].aspects)):
+            raise GradingError(f"{path}: {name} has the aspects {sorted(parts[name].aspects)}, not {unknown[0]!r}")
 
 
 def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Part]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The gradebook, a person's marks in it through nbgrader's own formgrader, and the feedback that follows."""
 
 import csv
+import html
 import os
 import re
 import socket
@@ -20,7 +21,7 @@ from tests.grading.classroom import NAME, SOLUTIONS, cell_of, only
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
-EVIL = """Neighbours swap, for $a<b$. <script>document.title = 'owned'</script>
+EVIL = f"""Neighbours swap, for $a<b$. {"A long line. " * 40}<script>document.title = 'owned'</script>
 <img src="x" onerror="document.title = 'owned'"> <a href="javascript:document.title='owned'">click</a>
 [click](javascript:document.title='owned') ![pixel](https://example.org/pixel.png)
 ```
@@ -114,6 +115,9 @@ def test_a_person_marks_the_written_answer_in_formgrader(course, formgrader, bro
             assert "owned" not in page.title(), "a student's script ran with the rights of the marker"
             assert page.locator("img[onerror], .nbgrader_cell script").count() == 0
             assert page.locator("a[href^='javascript:'], img[src*='example.org']").count() == 0
+            shown = page.locator("pre", has_text="Neighbours swap")
+            assert shown.evaluate("pre => pre.scrollWidth <= pre.clientWidth"), "long lines run out of the page"
+            assert shown.inner_text().strip() == EVIL
             saved = page.expect_response(lambda answer: "/api/grade/" in answer.url and answer.request.method == "PUT")
             with saved:
                 page.locator("input#read_a_map").fill("7")
@@ -160,10 +164,98 @@ def test_a_person_overrules_and_a_later_marking_keeps_it(course):
         assert db.execute("select count(*) from submitted_assignment").fetchone() == (3,)
 
 
-@pytest.mark.parametrize("text", ["plain", "```\ncode\n```", "a ```` b", "`x`", "~~~\n", "<b>"])
-def test_a_written_answer_is_shown_as_it_is(text):
-    from markdown_it import MarkdownIt
+def test_what_a_person_set_does_not_stand_under_another_answer(tmp_path):
+    """Neither points nor comment; it is said until the person has looked, and points for other parts stay."""
+    from nbgrader.api import Gradebook
 
-    (token,) = MarkdownIt().parse(as_plain_text(text))
-    assert token.type == "fence"
-    assert token.content.rstrip("\n") == text.rstrip("\n")
+    def by_hand(part, points, comment=None):
+        with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as book:
+            grade = book.find_grade(f"check-{part}", NAME, NAME, "alice")
+            grade.manual_score, grade.needs_manual_grade = points, False  # as the formgrader saves it
+            if comment:
+                book.find_comment(part, NAME, NAME, "alice").manual_comment = comment
+            book.db.commit()
+
+    def marked():
+        mark(tmp_path)
+        (row,) = rows(tmp_path)
+        page = (tmp_path / "out" / "feedback" / "alice" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
+        return row, page
+
+    def hand_in_both(**changed):
+        notebook = only(**{"luong_score": SOLUTIONS["luong_score"]} | changed)
+        (tmp_path / "in").mkdir(exist_ok=True)
+        nbformat.write(notebook, tmp_path / "in" / "alice.ipynb")
+
+    hand_in_both(masked_softmax="def masked_softmax(scores, mask):\n    return scores")
+    mark(tmp_path)
+    by_hand("masked_softmax", 6, "A good start.")
+    by_hand("luong_score", 14)
+    row, page = marked()
+    assert (row["luong_score"], row["masked_softmax"], row["flags"]) == ("14", "6", "")
+    assert page.count("A person set these points") == 2
+    assert "A good start." in page
+    hand_in_both(masked_softmax="def masked_softmax(scores, mask):\n    return mask")
+    for _ in range(2):  # said again, until a person has looked
+        row, page = marked()
+        assert (row["luong_score"], row["masked_softmax"]) == ("14", "0"), "only the answer that changed"
+        assert row["flags"] == "your 6 points and comment for masked_softmax were for an earlier answer"
+        assert page.count("A person set these points") == 1
+        assert "A good start." not in page
+        assert "earlier answer" not in page, "the student cannot do anything with that"
+    with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as book:
+        assert book.find_grade("check-masked_softmax", NAME, NAME, "alice").needs_manual_grade
+        note = book.find_comment("masked_softmax", NAME, NAME, "alice").auto_comment
+        assert note.endswith("were for an earlier answer\nA good start."), "the formgrader shows it"
+    by_hand("masked_softmax", 1)
+    row, _ = marked()
+    assert (row["masked_softmax"], row["flags"]) == ("1", "")
+    hand_in_both()
+    row, _ = marked()
+    assert (row["masked_softmax"], row["flags"]) == (
+        "0",
+        "your 1 point for masked_softmax was for an earlier answer",
+    )
+
+
+def test_a_comment_on_a_written_answer_does_not_stand_under_another(tmp_path):
+    from nbgrader.api import Gradebook
+
+    hand_in(tmp_path / "in", alice="Neighbours swap.")
+    mark(tmp_path)
+    with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as book:
+        grade = book.find_grade("read_a_map", NAME, NAME, "alice")
+        grade.manual_score, grade.needs_manual_grade = 4, False
+        book.find_comment("read_a_map", NAME, NAME, "alice").manual_comment = "And why?"
+        book.db.commit()
+    page = tmp_path / "out" / "feedback" / "alice" / NAME / f"{NAME}.html"
+    mark(tmp_path)
+    assert "And why?" in page.read_text(encoding="utf-8")
+    hand_in(tmp_path / "in", alice="Neighbours swap, since German puts the verb last.")
+    mark(tmp_path)
+    (row,) = rows(tmp_path)
+    assert (row["status"], row["flags"]) == (
+        "waits for a person",
+        "your comment for read_a_map was for an earlier answer",
+    )
+    assert "And why?" not in page.read_text(encoding="utf-8")
+    with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as book:
+        book.find_grade("read_a_map", NAME, NAME, "alice").needs_manual_grade = False  # read
+        book.db.commit()
+    hand_in(tmp_path / "in", alice=None)
+    mark(tmp_path)
+    (row,) = rows(tmp_path)
+    assert (row["read_a_map"], row["flags"]) == ("0", "your 4 points for read_a_map were for an earlier answer")
+
+
+TEXTS = ["plain", "```\ncode\n```", "a\n\n\nb", "`x`", "~~~\n", "<b>", "$a<b$", "</pre><script>x</script>", "äß∑ &amp;"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_written_answer_is_shown_as_it_is(text):
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+    shown = markdown2html_mistune(as_plain_text(text)).strip()
+    before, inside = re.fullmatch(r"(<pre[^<>]*>)([^<>]*)</pre>", shown, re.DOTALL).groups()
+    assert "white-space: pre-wrap" in before
+    assert html.unescape(inside) == text

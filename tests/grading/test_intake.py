@@ -10,7 +10,17 @@ import nbformat
 import pytest
 
 from coursekit.grading import GradingError
-from coursekit.grading.intake import Student, answers, clean, known, plain_stem, read_roster, submissions
+from coursekit.grading.intake import (
+    Student,
+    answers,
+    clean,
+    known,
+    plain_stem,
+    read_released,
+    read_roster,
+    submissions,
+)
+from coursekit.lectures import home
 from tests.grading.classroom import (
     NAME,
     RELEASED,
@@ -103,6 +113,12 @@ def test_one_file_is_its_name_or_its_folder(tmp_path):
     assert [s.student for s in found] == ["alice", "bob"]
 
 
+def test_a_zip_called_like_the_exercise_is_not_its_folders(tmp_path):
+    put(tmp_path, {f"z1/{NAME}.zip": zipped({"bn2.ipynb": TEXT})})
+    (one,) = taken(tmp_path / "z1" / f"{NAME}.zip")
+    assert one.student == "bn2"
+
+
 CLASS = [
     Student("s1", "Jane Doe", "jane.doe@example.org", "4711"),
     Student("s2", "José Núñez", "jn@example.org", "815"),
@@ -127,6 +143,12 @@ def test_the_roster_decides(tmp_path, place, student):
     (one,) = taken(put(tmp_path, {place: TEXT}), CLASS)
     assert one.student == student
     assert ("not in the roster" in one.flags) == (student == "")
+
+
+def test_the_number_in_the_files_name_goes_back_to_the_platform(tmp_path):
+    """Moodle numbers a student anew in each assignment; the roster may still hold the number of another one."""
+    put(tmp_path, {"Doe Jane_9999_assignsubmission_file_/x.ipynb": TEXT, "s2.ipynb": TEXT})
+    assert [(s.student, s.platform_id) for s in taken(tmp_path, CLASS)] == [("s1", "9999"), ("s2", "815")]
 
 
 def test_two_of_the_same_name_are_not_guessed():
@@ -212,6 +234,46 @@ def test_what_is_no_notebook_is_a_row_with_the_reason(tmp_path, name, content, w
     assert not one.cells
 
 
+def test_a_file_that_cannot_be_read_is_a_row(tmp_path, monkeypatch):
+    put(tmp_path, {"alice.ipynb": TEXT, "bob.ipynb": TEXT})
+    real = type(tmp_path).read_bytes
+
+    def denied(path):
+        if path.name == "bob.ipynb":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(type(tmp_path), "read_bytes", denied)
+    assert [s.problem for s in taken(tmp_path)] == ["", "cannot be read: Permission denied"]
+
+
+@pytest.mark.parametrize("rewrite", [dict, saved_by_colab, without_grading_metadata, bare])
+def test_another_exercise_is_no_hand_in_of_this_one(tmp_path, rewrite):
+    """The two share ``masked_softmax``. A deleted cell, or all of them, does not make another exercise of it."""
+    text = json.dumps(rewrite(handed_in()))
+    released = read_released(home())
+    put(tmp_path, {"alice.ipynb": text, "bob.ipynb": json.dumps(without_cell(handed_in(), "train")), "eve.ipynb": "{}"})
+    put(tmp_path, {"carol.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "1"}]})})
+    found = submissions([tmp_path], "03_self_attention", [], released)
+    assert [(s.problem, s.flags) for s in found[:2]] == [(f"this is {NAME}", [])] * 2
+    assert [s.problem for s in found[2:]] == ["", "not a notebook: JSON without a list of cells"]
+    assert [s.problem for s in submissions([tmp_path], NAME, [], released)][:3] == ["", "", ""]
+
+
+def test_another_exercise_does_not_take_the_place_of_this_one(tmp_path):
+    other = home() / "exercises" / "03_self_attention" / "03_self_attention.ipynb"
+    put(tmp_path, {"alice/a.ipynb": TEXT, "alice/b.ipynb": other.read_bytes()})
+    found = submissions([tmp_path], NAME, [], read_released(home()))
+    assert [s.problem for s in found] == ["", "this is 03_self_attention"]
+
+
+def test_moodles_text_field_is_no_second_hand_in(tmp_path):
+    text = "_assignsubmission_onlinetext_/onlinetext.html"
+    entries = {f"Doe Jane_1_assignsubmission_file_/{NAME}.ipynb": TEXT, f"Doe Jane_1{text}": "<p>See my file."}
+    found = taken(put(tmp_path, {"e.zip": zipped(entries | {f"Poe Ann_2{text}": "<p>Sorry."})}) / "e.zip")
+    assert [(s.student, s.problem) for s in found] == [("1", ""), ("2", "not a notebook: a .html file")]
+
+
 def test_links_are_not_followed(tmp_path):
     (tmp_path / "secret.ipynb").write_text(TEXT)
     (tmp_path / "in" / "bob").mkdir(parents=True)
@@ -266,6 +328,16 @@ def test_an_encrypted_or_damaged_entry_is_a_row(tmp_path):
 def test_a_path_that_is_not_there_is_said(tmp_path):
     with pytest.raises(GradingError, match=r"no such file or folder: .*nowhere"):
         taken(tmp_path / "nowhere")
+
+
+def test_what_is_named_has_to_open(tmp_path):
+    put(tmp_path, {"no.zip": "no zip", "half.zip": zipped({"alice.ipynb": TEXT})[:-40], "alice.ipynb": TEXT})
+    for name in ("no.zip", "half.zip"):
+        with pytest.raises(GradingError, match=rf"cannot open .*{name}: it is no zip, or was broken on its way"):
+            submissions([tmp_path / "alice.ipynb", tmp_path / name], NAME, [])
+    (tmp_path / "link.zip").symlink_to(tmp_path / "half.zip")
+    with pytest.raises(GradingError, match="a symbolic link, which is not followed"):
+        taken(tmp_path / "link.zip")
 
 
 # --- answers -------------------------------------------------------------------------------------------

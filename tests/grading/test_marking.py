@@ -23,7 +23,7 @@ from coursekit.grading import GradingError, batch, sandbox
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
-from coursekit.grading.marking import mark, seed_for
+from coursekit.grading.marking import check_hidden_cases, mark, seed_for
 from coursekit.grading.parts import Seed
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
@@ -144,6 +144,37 @@ def test_a_private_folder_with_a_mistake_is_said(tmp_path):
         mark(job(private=str(tmp_path)))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CASES = {'no such part': None}", "expected CASES"),
+        ("CASES = {", "cannot be run: SyntaxError"),
+        ("CASES = {'luong_score': None}", "the cases of luong_score cannot be drawn: TypeError"),
+        (
+            "from coursekit.grading.parts import Case\nCASES = {'luong_score': lambda g: [Case('dots', 'x', ())]}",
+            r"luong_score has the aspects \['dot', 'general'\], not 'dots'",
+        ),
+    ],
+)
+def test_a_mistake_in_the_hidden_cases_is_said_before_the_marking(tmp_path, text, words):
+    """Once, and not for each student; what lies in the folder of the results is not touched."""
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / f"{NAME}.py").write_text(text)
+    with pytest.raises(GradingError, match=words):
+        check_hidden_cases(str(tmp_path / "private"), NAME)
+    with pytest.raises(GradingError, match=words):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=tmp_path / "private", unsafe=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["seq2seq_attention", "02", "hidden"])
+def test_hidden_cases_under_a_wrong_name_are_refused(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("CASES = {}")
+    with pytest.raises(GradingError, match=rf"{name}\.py is no exercise's: .* belong in .*/{NAME}\.py"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=tmp_path, unsafe=True)
+
+
 @pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
 def test_model_answers_earn_all_points_in_the_sandbox(bubblewrap, path):
     """What an answer needs of the package, checkpoints too, has to be there."""
@@ -186,7 +217,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME={tmp_path} \
     command = ["unshare", "--mount", "sh", "-ec", script]
     done = subprocess.run(command, cwd=home(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "1 rows: 1 marked" in done.stdout
+    assert "1 row: 1 marked" in done.stdout
     assert (out / "gradebook.db").stat().st_uid == 65534
     assert ",15,100," in (out / f"{NAME}.csv").read_text()
 
@@ -264,6 +295,38 @@ def hand_in(folder, **answered):
         nbformat.write(only(luong_score=source), folder / name / "x.ipynb")
 
 
+def test_a_broken_export_does_not_empty_the_tables(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    started = []
+    batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), start=started.append)
+    assert started == [1]
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    (tmp_path / "export.zip").write_text("<html>Your session has ended.")
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong" / "alice.ipynb").write_text("{")
+    (tmp_path / "wrong" / "bob.pdf").write_text("%PDF")
+    for name, words in {
+        "export.zip": "cannot open",
+        "wrong": r"nothing that can be marked was handed in: alice\.ipynb: not JSON.* \(and 1 more\)",
+    }.items():
+        with pytest.raises(GradingError, match=words):
+            batch.grade(NAME, [tmp_path / name], tmp_path / "out", home(), start=started.append)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert started == [1]
+
+
+def test_the_command_counts_well_and_says_mistakes_without_a_bar(bubblewrap, tmp_path):
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    (tmp_path / "no.zip").write_text("no zip")
+    command = [sys.executable, "-m", "coursekit", "grade", "02", "--out", str(tmp_path / "out")]
+    done = subprocess.run([*command, str(tmp_path / "in")], capture_output=True, text=True, check=True, cwd=home())
+    assert "1/1 submissions" in done.stdout
+    assert "1 row: 1 marked" in done.stdout
+    done = subprocess.run([*command, str(tmp_path / "no.zip")], capture_output=True, text=True, cwd=home())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cannot open")
+
+
 def test_one_marking_at_a_time_in_a_folder(tmp_path):
     with (
         batch.locked(tmp_path),
@@ -324,7 +387,7 @@ def test_a_lost_key_is_said(bubblewrap, tmp_path):
     hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
     batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
     (tmp_path / "out" / "key").unlink()
-    with pytest.raises(GradingError, match=r"the secret key .* is gone"):
+    with pytest.raises(GradingError, match=r"the secret key .* is gone: if --private was given before"):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
 
 
