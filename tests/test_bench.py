@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import platform
 import random
+import signal
 import subprocess
+import time
 from functools import partial
 
 import numpy as np
@@ -150,6 +153,20 @@ def test_a_process_that_dies_leaves_the_rows_before_and_a_benchmark_that_is_not_
     assert (before, last.error) == (row(3, topic="gpt"), "its process ended with 7")
     (missing,) = measured("no_such_file")
     assert missing.error.startswith("ModuleNotFoundError")
+
+
+def lingers(benchmark: str, connection) -> None:
+    connection.send(row(3, topic=benchmark))
+    time.sleep(600)
+
+
+def test_a_process_whose_rows_are_no_longer_wanted_is_ended():
+    rows = measured("gpt", lingers)
+    next(rows)
+    (child,) = multiprocessing.active_children()
+    rows.close()
+    child.join(30)
+    assert child.exitcode == -signal.SIGKILL
 
 
 @pytest.fixture

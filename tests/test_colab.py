@@ -42,13 +42,12 @@ def test_every_dependency_of_the_wheel_is_there_or_small():
     assert needed - there == {"sacrebleu"}
 
 
-def test_a_notebook_is_alone_with_the_wheel(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.colab.__main__.FOLDER", tmp_path)
+def test_a_notebook_is_alone_with_the_wheel(tmp_path):
     wheel = tmp_path / "attention_course-1-py3-none-any.whl"
     zipfile.ZipFile(wheel, "w").close()
     (tmp_path / "content").mkdir()
     (tmp_path / "content" / "last.ckpt").touch()
-    notebook = beside(wheel, home() / "notebooks" / "03_self_attention.ipynb")
+    notebook = beside(wheel, home() / "notebooks" / "03_self_attention.ipynb", tmp_path / "content")
     assert {path.name for path in notebook.parent.iterdir()} == {wheel.name, notebook.name}
 
 

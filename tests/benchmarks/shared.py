@@ -5,6 +5,7 @@ gives rows. Every benchmark runs in a new process, so that it measures alone wha
 PyTorch and the allocator keep from earlier work makes small models faster or slower.
 """
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -134,7 +135,13 @@ def guarded(row: Row, measure: Callable[[], Row]) -> Row:
         return replace(row, error=one_line(error))
 
 
-def race(row: Row, ours: Callable[[], object], theirs: Callable[[], object], factor: float = 1, amount=None) -> Row:
+def race(
+    row: Row,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    factor: float = 1,
+    amount: float | None = None,
+) -> Row:
     """How many times as long ``theirs`` takes as ``ours``, run in turn; for the rest see ``ratio``."""
     return guarded(row, lambda: ratio(row, clock(ours, theirs), factor, amount))
 
@@ -167,8 +174,9 @@ def _send(benchmark: str, connection) -> None:
     warnings.simplefilter("ignore")  # other libraries' would run into the progress
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # imported among the parts, so that what cannot be imported is a row with an error
-    for row in rows_of(benchmark, lambda: importlib.import_module(f"tests.benchmarks.{benchmark}").parts()):
-        connection.send(row)
+    with contextlib.suppress(KeyboardInterrupt):  # the parent gets it too, and says so
+        for row in rows_of(benchmark, lambda: importlib.import_module(f"tests.benchmarks.{benchmark}").parts()):
+            connection.send(row)
 
 
 def measured(benchmark: str, work: Callable[..., None] = _send) -> Iterator[Row]:

@@ -83,9 +83,7 @@ def block(device: torch.device) -> Iterator[Row]:
     ours = Block(D, H, F, norm_first=False).to(device)
     theirs = nn.TransformerEncoderLayer(D, H, F, dropout=0.0, batch_first=True).to(device)
     call = ours, lambda: ours(x, mask=mask)
-    yield from both_ways(
-        "Block", "torch.nn", *call, theirs, lambda: theirs(x, src_key_padding_mask=~real), device
-    )  # fmt: skip
+    yield from both_ways("Block", "torch.nn", *call, theirs, lambda: theirs(x, src_key_padding_mask=~real), device)
 
 
 def block_beside_berts(device: torch.device) -> Iterator[Row]:
