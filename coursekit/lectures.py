@@ -76,6 +76,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     client = NotebookClient(
         notebook,
         timeout=1800,
+        startup_timeout=300,  # a busy machine, and a Python that compiles what it imports first
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_executed=lambda cell, cell_index, execute_reply: progress(cell_index + 1, len(notebook.cells)),
