@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run notebooks site slides bench colab system full clean
+.PHONY: help lab test lint run named notebooks site slides bench colab system full clean
 
 help:
-	@echo "make lab               open JupyterLab at the first lecture"
+	@echo "make lab               open JupyterLab at the first lecture, with LECTURE=02 at that one"
 	@echo "make test              run the tests"
 	@echo "make run LECTURE=02    execute one lecture, without a browser"
 	@echo "make notebooks         execute all lectures"
@@ -18,7 +18,7 @@ help:
 	@echo "make clean             remove build/ and dist/"
 
 lab: .venv/lab
-	$(BIN)/coursekit lab
+	$(BIN)/coursekit lab $(LECTURE)
 
 test: .venv/test system lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -27,9 +27,11 @@ lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-run: .venv/lab
-	@test -n "$(LECTURE)" || { echo "say which: make run LECTURE=02"; exit 2; }
+run: named .venv/lab
 	$(BIN)/coursekit run $(LECTURE)
+
+named:
+	@test -n "$(LECTURE)" || { echo "say which: make $(firstword $(MAKECMDGOALS)) LECTURE=02"; exit 2; }
 
 notebooks: .venv/lab
 	$(BIN)/coursekit run --all --jobs 2
@@ -37,8 +39,7 @@ notebooks: .venv/lab
 site: .venv/site
 	$(BIN)/coursekit site
 
-slides: .venv/site
-	@test -n "$(LECTURE)" || { echo "say which: make slides LECTURE=02"; exit 2; }
+slides: named .venv/site
 	$(BIN)/coursekit slides $(LECTURE)
 
 bench: .venv/test

@@ -4,17 +4,20 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +39,7 @@ def fail(message: str, code: int = 2) -> typer.Exit:
 @app.command()
 def lab(
     lecture: Annotated[str | None, typer.Argument(help="Lecture to open: its number or name.")] = None,
-    port: Annotated[int, typer.Option(help="Port to serve on.")] = 8888,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8888,
 ) -> None:
     """Open JupyterLab at a lecture (the first one by default)."""
     path = lectures.find_lecture(lecture) if lecture else lectures.lectures()[0]
@@ -46,15 +49,18 @@ def lab(
     except ModuleNotFoundError:
         raise fail("JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'") from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--port={port}"]
-    # no questions to the network: no news, no search for updates or extensions
+    # no questions to the network, nor whether to ask it: no news, no search for updates or extensions
     command += ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     command.append("--LabApp.extension_manager=readonly")
+    settings = [str(Path(__file__).parent / "lab_files"), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    environment = {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, settings))}
     command += [f"--LabApp.default_url=/lab/tree/{path.relative_to(root).as_posix()}"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         command.append("--no-browser")  # the server prints the address instead
-    with subprocess.Popen(command) as server:
+    with subprocess.Popen(command, env=environment) as server:
+        signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         while True:
             try:
                 raise typer.Exit(server.wait())
@@ -76,22 +82,37 @@ def run(
     out = out or lectures.home() / "build"
     if jobs > 1:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
-    failed = False
-    if len(paths) == 1:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("cells"))
-        with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-            task = progress.add_task(paths[0].stem)
-            result = lectures.execute(
-                paths[0], out / paths[0].stem, lambda done, cells: progress.update(task, completed=done, total=cells)
-            )
-        failed = report(paths[0], out, result)
-    else:
-        with ProcessPoolExecutor(jobs) as pool:
-            futures = {pool.submit(lectures.execute, path, out / path.stem): path for path in paths}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("code cells"))
+    failed, stopped = False, False
+    # Threads are enough, as each lecture computes in its kernel's process, and die with this process.
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress, ThreadPoolExecutor(jobs) as pool:
+        futures = {}
+        for path in paths:
+            task = progress.add_task(path.stem, start=False, total=None)
+            futures[pool.submit(lectures.execute, path, out / path.stem, partial(advance, progress, task))] = path
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
             for future in as_completed(futures):
                 failed |= report(futures[future], out, future.result())
+        except KeyboardInterrupt:
+            stopped = True
+            import psutil
+
+            pool.shutdown(wait=False, cancel_futures=True)
+            while any(future.running() for future in futures):  # one may just be starting its kernel
+                for kernel in psutil.Process().children(recursive=True):
+                    kernel.kill()
+                time.sleep(0.1)
+    if stopped:
+        raise fail(f"stopped; what had been executed is in {out}", 130)
     if failed:
         raise typer.Exit(1)
+
+
+def advance(progress: Progress, task: TaskID, done: int, cells: int) -> None:
+    if not progress.tasks[task].started:
+        progress.start_task(task)
+    progress.update(task, completed=done, total=cells)
 
 
 def report(path: Path, out: Path, result: dict) -> bool:

@@ -55,7 +55,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     Writes ``notebook.ipynb``, ``lecture.html`` and ``claims.json`` into ``out``, also when a cell fails.
 
     Args:
-        progress: called with the number of cells done and the number of cells.
+        progress: called with the number of code cells done and the number of them.
 
     Returns:
         ``seconds`` that the cells took, the ``claims``, and ``error``: None, or what went wrong in one line.
@@ -73,20 +73,22 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     out.mkdir(parents=True, exist_ok=True)
     claims_file = out / "claims.json"
     claims_file.write_text("[]\n", encoding="utf-8")
+    code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()]
     client = NotebookClient(
         notebook,
         timeout=1800,
         startup_timeout=300,  # a busy machine, and a Python that compiles what it imports first
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
-        on_cell_executed=lambda cell, cell_index, execute_reply: progress(cell_index + 1, len(notebook.cells)),
+        on_notebook_start=lambda notebook: progress(0, len(code)),
+        on_cell_executed=lambda cell, cell_index, execute_reply: progress(code.index(cell_index) + 1, len(code)),
         store_widget_state=False,
         extra_arguments=["--log-level=ERROR"],
     )
     error = None
     started = time.perf_counter()
     try:
-        client.execute(env={**os.environ, "COURSEKIT_CLAIMS": str(claims_file.resolve())})
+        asyncio.run(client.async_execute(env={**os.environ, "COURSEKIT_CLAIMS": str(claims_file.resolve())}))
     except CellExecutionError as failure:
         where = next(i for i, cell in enumerate(notebook.cells) if has_error(cell))
         error = f"{path.stem}, cell {where + 1} of {len(notebook.cells)}: {failure.ename}: {plain(failure.evalue)}"

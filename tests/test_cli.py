@@ -1,10 +1,13 @@
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import nbformat
+import psutil
 import pytest
 
 from coursekit import cli, doctor, lectures
@@ -144,3 +147,31 @@ def test_grading_without_nbgrader_says_what_to_install(monkeypatch, capsys):
     code, _, err = run("release", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
     assert err == "nbgrader is missing: in the course's folder, pip install --editable '.[grade]'\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_leaves_no_kernel_and_loses_nothing(by, jobs, course):
+    first = ["import os, time; from pathlib import Path", "print('computed')"]
+    for name in ("01_holds", "02_fails"):
+        cells = [*first, f"Path('{name}.pid').write_text(str(os.getpid())); time.sleep(600)"]
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        nbformat.write(notebook, course / "notebooks" / f"{name}.ipynb")
+    command = [sys.executable, "-m", "coursekit", "run", "--all", "--jobs", jobs]
+    running = subprocess.Popen(command, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begun = ["01_holds", "02_fails"][: int(jobs)]
+    kernels = [course / "notebooks" / f"{name}.pid" for name in begun]
+    deadline = time.monotonic() + 120
+    while not all(kernel.exists() and kernel.read_text() for kernel in kernels) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.send_signal(by)
+    _, told = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert told.strip().splitlines()[-1] == f"stopped; what had been executed is in {course / 'build'}"
+    assert "Traceback" not in told
+    for kernel, name in zip(kernels, begun):
+        assert not psutil.pid_exists(int(kernel.read_text()))
+        executed = nbformat.read(course / "build" / name / "notebook.ipynb", as_version=4)
+        assert executed.cells[1].outputs[0].text == "computed\n"
+    assert len(list((course / "build").glob("*/notebook.ipynb"))) == int(jobs), "the second never began"
