@@ -1,6 +1,7 @@
 """The shape of the project: who may import whom, what imports cost, how notebooks are committed."""
 
 import ast
+import dis
 import itertools
 import re
 import statistics
@@ -171,3 +172,39 @@ def test_a_notebook_holds_no_copy_of_package_code(lecture):
     }
     source = "\n".join(cell.source for cell in lecture.cells if cell.cell_type == "code")
     assert not names & set(re.findall(r"^\s*(?:def|class)\s+(\w+)", source, re.MULTILINE))
+
+
+def names_of(source: str) -> tuple[set[str], set[str]]:
+    """The names that a cell takes from those before it, and those that it sets."""
+    code = compile(source, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    taken, given, inside = set(), set(), [c for c in code.co_consts if hasattr(c, "co_code")]
+    for step in dis.get_instructions(code):
+        if step.opname.startswith(("LOAD_NAME", "LOAD_GLOBAL")) and step.argval not in given:
+            taken.add(step.argval)
+        elif step.opname.startswith(("STORE_NAME", "STORE_GLOBAL")):
+            given.add(step.argval)
+    for function in inside:
+        inside += [c for c in function.co_consts if hasattr(c, "co_code")]
+        steps = dis.get_instructions(function)
+        taken |= {s.argval for s in steps if s.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME"))} - given
+    return taken, given
+
+
+def test_each_cell_can_be_run_again(lecture):
+    """No later cell gives another meaning to a name that an earlier one took from the cells before it."""
+    origin, taken_by, again = {}, {}, []
+    for cell in lecture.cells:
+        if cell.cell_type == "code" and cell.id != "setup":
+            taken, given = names_of(cell.source)
+            for name in taken & set(origin):
+                taken_by[name] = cell.id
+            again += [
+                f"{cell.id} sets {name} anew: {taken_by[name]}, run again after it, would take this one "
+                f"for that of {origin[name]}"
+                for name in given - taken
+                if name in taken_by
+            ]
+            for name in given:
+                origin[name] = cell.id
+                taken_by.pop(name, None)
+    assert not again, "\n".join(again)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from coursekit.train import distributed
+from coursekit.train.bar import Bar
 from coursekit.train.checkpoint import CheckpointError, load_state, save_json, save_state, save_weights
 from coursekit.train.device import autocast
 from coursekit.train.ema import EMA
@@ -245,18 +246,28 @@ class Training:
             for _ in self:
                 pass
             return self.history
-        with tqdm(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True, leave=False) as bar:
-            try:
-                for record in self:
-                    bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
-                    bar.update(record["step"] - bar.n)
-            except KeyboardInterrupt:
-                bar.write(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
-                return self.history
+        bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
+        try:
+            for record in self:
+                bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
+                bar.update(record["step"] - bar.n)
             taken = f"{bar.n - bar.initial:,} steps in {bar.format_dict['elapsed']:.0f} s"
-        if self.history:
-            tqdm.write(f"{taken}: loss {self.history[-1]['loss']:.4f}")
+            bar.end(f"{taken}: loss {self.history[-1]['loss']:.4f}" if self.history else taken)
+        except KeyboardInterrupt:
+            self.stop()
+            bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
+        finally:
+            bar.close()
         return self.history
+
+    def stop(self) -> None:
+        """End by hand where the run stands, as it ends by itself: with a record, evaluated. It can still go on."""
+        if self.step == 0 or self.world > 1:  # the others would not hear of it
+            return
+        if not self.history or self.history[-1]["step"] < self.step:
+            self.write_record(math.nan, self.evaluate is not None)
+        elif self.evaluate is not None and self.step < self.steps and self.step % self.evaluate_every:
+            self.history[-1] |= self.evaluated()
 
     def __iter__(self) -> Iterator[Record]:
         while self.step < self.steps and not self.stopped_early:
@@ -317,29 +328,33 @@ class Training:
             batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in batch.items()}
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
-    def write_record(self, grad_norm: Tensor, evaluates: bool) -> Record:
+    def write_record(self, grad_norm: Tensor | float, evaluates: bool) -> Record:
         record = {
             "step": self.step,
             "loss": (self.loss_sum / self.count).item(),
             "lr": self.optimizer.param_groups[0]["lr"],
             "grad_norm": float(grad_norm),
         }
-        self.loss_sum.zero_()
-        self.count.zero_()
         if not math.isfinite(record["loss"]):
             raise FloatingPointError(
                 f"the loss is {record['loss']} at step {self.step} (gradient norm {record['grad_norm']:.3g}): "
                 "try a lower learning rate, a longer warm-up or a smaller clip"
             )
         if evaluates:
-            self.model.eval()
-            with torch.no_grad(), distributed.noticing_losses():
-                metrics = self.measure()
-            self.model.train()
-            self.keep_best(metrics)
-            record |= metrics
+            record |= self.evaluated()
+        self.loss_sum.zero_()
+        self.count.zero_()
         self.history.append(record)
         return record
+
+    def evaluated(self) -> Record:
+        """The metrics of the weights as they are, which are kept if they are the best."""
+        self.model.eval()
+        with torch.no_grad(), distributed.noticing_losses():
+            metrics = self.measure()
+        self.model.train()
+        self.keep_best(metrics)
+        return metrics
 
     def keep_best(self, metrics: Record) -> None:
         """Note whether ``monitor`` improved, and if so keep the weights."""

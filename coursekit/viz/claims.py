@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _claims: dict[str, dict[str, Any]] = {}
+_stopped: dict[str, str] = {}  # runs that were ended by hand
 
 
 class ClaimFailed(AssertionError):
@@ -41,8 +42,16 @@ def claim(name: str, value: float, *, at_least: float | None = None, at_most: fl
     save()
     if not ok:
         word, limit = ("at least", at_least) if at_most is None else ("at most", at_most)
-        raise ClaimFailed(f"{name}: measured {value:.4g}, claimed {word} {limit:g}")
+        known = "".join(f"; {text}: run its cell again to the end" for text in _stopped.values())
+        raise ClaimFailed(f"{name}: measured {value:.4g}, claimed {word} {limit:g}{known}")
     print(f"✓ {name}: {value:.4g}")
+
+
+def note_stopped(run: str, text: str | None) -> None:
+    """Remember that a run was ended by hand, as ``text`` says it, or with None that it was not."""
+    _stopped.pop(run, None)
+    if text is not None:
+        _stopped[run] = text
 
 
 class Claims:

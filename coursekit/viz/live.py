@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from IPython.display import display
 
+from coursekit.viz.claims import note_stopped
 from coursekit.viz.widget import Widget, live_view, pack
 
 
@@ -64,7 +65,8 @@ class LivePlot:
         history = await LivePlot("Learning to reverse").follow(Training(...))
 
     The curve grows in the notebook, and its button ends the run at the next redraw; so does the notebook's
-    own interrupt. When the run is over the curve stays as a picture.
+    own interrupt. Then the ``stop`` of the run is called, if it has one, and a claim that fails later says what was
+    stopped. When the run is over the curve stays as a picture.
 
     Args:
         title: what stands above.
@@ -104,10 +106,13 @@ class LivePlot:
                     break
         except (KeyboardInterrupt, asyncio.CancelledError):
             self.stopped = True
+        if self.stopped and hasattr(run, "stop"):
+            run.stop()
         view.data = self.draw(run, records, total, running=False)
         history = getattr(run, "history", records)
         done = f"{history[-1]['step']} of {total}" if total and history else f"{len(history)} records"
         note = f"Stopped after {done} updates." if self.stopped else ""
+        note_stopped(self.title, f"{self.title!r} was stopped after {done} updates" if self.stopped else None)
         if handle is not None:
             handle.update(Curves({self.name: history}, self.key, self.title, self.ylabel, total, note))
             view.close()

@@ -50,19 +50,20 @@ def lab_notebook(path: Path) -> None:
 def lab(tmp_path_factory):
     """A server on a free port with settings of its own; yields the address."""
     root = tmp_path_factory.mktemp("lab")
-    lab_notebook(root / "lecture.ipynb")
+    (root / "notebooks").mkdir()
+    lab_notebook(root / "notebooks" / "02_lecture.ipynb")
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     own = {f"JUPYTER_{kind}_DIR": str(root / f".{kind.lower()}") for kind in ("CONFIG", "DATA", "RUNTIME")}
-    environment = {**os.environ, **own, "IPYTHONDIR": str(root / ".ipython")}
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += ["--ServerApp.port_retries=0", "--IdentityProvider.token=t", f"--ServerApp.root_dir={root}"]
-    command += ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
-    command += ["--LabApp.extension_manager=readonly", "--expose-app-in-browser", "--allow-root"]
+    (root / ".config").mkdir()
+    (root / ".config" / "jupyter_server_config.json").write_text('{"LabApp": {"expose_app_in_browser": true}}')
+    environment = {**os.environ, **own, "IPYTHONDIR": str(root / ".ipython"), "JUPYTER_TOKEN": "t"}
+    environment = {name: value for name, value in environment.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    command = [sys.executable, "-m", "coursekit", "lab", f"--port={port}"]
     with (
         open(root / "log.txt", "w") as log,
-        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
+        subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log) as server,
     ):
         address = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
@@ -74,11 +75,13 @@ def lab(tmp_path_factory):
         yield address
         server.terminate()
         server.wait(20)
+    with pytest.raises(urllib.error.URLError):  # JupyterLab itself, which `coursekit lab` started, has ended too
+        urllib.request.urlopen(address, timeout=2)
 
 
 def test_run_all_then_stop_then_type(lab, browser):
     page = browser.new_page(viewport={"width": 1200, "height": 2400})
-    page.goto(f"{lab}/lab/tree/lecture.ipynb?token=t&reset")
+    page.goto(f"{lab}/lab/tree/notebooks/02_lecture.ipynb?token=t&reset")
     # "run all" before the kernel is idle would be dropped without a word
     kernel = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
     page.wait_for_function(f"{kernel}?.status === 'idle'", timeout=60_000)
@@ -87,11 +90,14 @@ def test_run_all_then_stop_then_type(lab, browser):
     stop = page.get_by_role("button", name="Stop training")
     stop.wait_for(timeout=60_000)
     page.wait_for_function("document.querySelector('.ck polyline')?.getAttribute('points').split(' ').length > 5")
-    stop.click()
+    stop.focus()
+    page.keyboard.press("Enter")
     page.get_by_text(re.compile(r"^stopped at \d+ True")).wait_for(timeout=20_000)
+    assert page.evaluate("document.activeElement !== document.body"), "the keyboard still has a place"
     page.get_by_text("the end", exact=True).last.wait_for(timeout=60_000)
     page.evaluate("() => window.finished")
     assert not page.get_by_text("Traceback").count()
+    assert not page.get_by_text("official Jupyter news").count()
     assert page.get_by_text(re.compile(r"Stopped after \d+ of 1000000 updates")).count() >= 1
 
     still = page.get_by_role("region", name="Attention alignment").first

@@ -1,8 +1,11 @@
 import math
+import re
 from types import MappingProxyType
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 from torch import nn
 
 from coursekit.data.batches import Fresh, Shuffled
@@ -194,6 +197,55 @@ def test_an_interrupt_ends_fit_quietly_and_fit_goes_on(capsys):
     assert "Interrupted after 12 of 20 steps" in "".join(capsys.readouterr())
     training.fit()
     assert training.step == 20
+
+
+@pytest.mark.parametrize("at", [3, 10, 12])
+def test_a_run_that_is_stopped_is_evaluated_where_it_stands_and_goes_on(at):
+    """Between two records, at one, and before there is any; cells that read the last record's metrics find them."""
+    model = linear()
+    settings = {"evaluate": lambda m: {"sum": m.weight.detach().sum().item()}, "evaluate_every": 15, "log_every": 5}
+    calls = []
+
+    def interrupted(model, batch):
+        calls.append(1)
+        if len(calls) == at + 1:
+            raise KeyboardInterrupt
+        return squared(model, batch)
+
+    training = Training(model, interrupted, Shuffled(regression(), 8), adamw(model, 0.1), 20, **settings)
+    history = training.fit()
+    steps = [*range(5, at, 5), at]
+    assert [record["step"] for record in history] == steps
+    assert history[-1]["sum"] == pytest.approx(model.weight.detach().sum().item())
+    assert math.isfinite(history[-1]["loss"])
+    assert not [record for record in history[:-1] if "sum" in record]
+    training.stop()
+    assert len(history) == len(steps), "stopped twice"
+    assert [record["step"] for record in training.fit() if "sum" in record] == [at, 15, 20]
+    assert training.step == 20
+
+
+def test_nothing_is_evaluated_when_a_run_is_stopped_before_it_began():
+    model = linear()
+    training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 20, evaluate=pytest.fail)
+    training.stop()
+    assert training.history == []
+
+
+def test_in_a_notebook_the_bar_leaves_a_line_and_no_widget(tmp_path):
+    """A widget that has been closed is "model not found" to whoever opens the saved notebook."""
+    source = """import torch
+from coursekit.data.batches import Shuffled
+from coursekit.train import Training, adamw
+model = torch.nn.Linear(1, 1)
+data = Shuffled({"x": torch.ones(8, 1)}, 4)
+loss = lambda model, batch: (model(batch["x"]).square().sum(), torch.tensor(4))
+history = Training(model, loss, data, adamw(model, 0.1), 20).fit()"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    (output,) = notebook.cells[0].outputs
+    assert list(output.data) == ["text/plain"]
+    assert re.fullmatch(r"20 steps in \d+ s: loss \d\.\d{4}", output.data["text/plain"])
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_advice():

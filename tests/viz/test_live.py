@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from coursekit.viz import Alignment, LivePlot
+from coursekit.viz import Alignment, ClaimFailed, LivePlot, claim
 from coursekit.viz import live as module
+from coursekit.viz.claims import _stopped
 
 
 class Run:
@@ -27,6 +28,7 @@ class Run:
 def shown(monkeypatch):
     """What the notebook was given to display."""
     seen = []
+    _stopped.clear()
 
     class Handle:
         def update(self, obj):
@@ -62,6 +64,24 @@ def test_the_notebooks_interrupt_stops_too(shown):
         raise KeyboardInterrupt
 
     assert len(asyncio.run(LivePlot("Title").follow(Run(at=7, act=interrupt)))) == 7
+
+
+def test_a_run_that_is_stopped_hears_of_it_and_the_next_claim_says_so(shown):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    run = Run(at=7, act=interrupt)
+    run.stop = lambda: run.history.append({"step": 7, "loss": 0.5})
+    history = asyncio.run(LivePlot("Learning").follow(run))
+    assert history[-1]["loss"] == 0.5
+    assert shown[-1].points["training"][-1].tolist() == [7, 0.5]
+    words = "measured 0.1, claimed at least 0.9; 'Learning' was stopped after 7 of 50 updates: run its cell again"
+    with pytest.raises(ClaimFailed, match=words):
+        claim("it has learned", 0.1, at_least=0.9)
+    run.at = None
+    asyncio.run(LivePlot("Learning").follow(run))
+    with pytest.raises(ClaimFailed, match=r"claimed at least 0\.9$"):
+        claim("it has learned", 0.1, at_least=0.9)
 
 
 def test_typing_into_an_alignment():

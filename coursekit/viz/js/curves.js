@@ -24,7 +24,12 @@ export function mount(el, data, {emit}) {
   const title = h("strong");
   const plot = h("div", {class: "plot", tabindex: 0, role: "img"});
   const keys = h("div", {class: "keys"});
-  const stop = h("button", {type: "button", onclick: () => { stop.disabled = true; stop.textContent = "Stopping…"; emit({stop: true}); }}, "Stop training");
+  const stop = h("button", {type: "button", onclick: () => {
+    stop.disabled = true;
+    stop.textContent = "Stopping…";
+    emit({stop: true});
+    el.parentElement?.closest("[tabindex]")?.focus(); // this button goes: the keyboard belongs to the notebook's cell again
+  }}, "Stop training");
   const bar = h("div", {class: "row"}, stop);
   box.append(title, bar, plot, keys, note);
   let chosen = null; // index of the point that the cursor shows
