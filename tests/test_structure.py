@@ -113,12 +113,16 @@ def test_a_notebook_is_committed_clean(lecture):
     assert "widgets" not in lecture.metadata
     ids = [cell.id for cell in lecture.cells]
     assert len(set(ids)) == len(ids)
-    assert not [i for i in ids if re.fullmatch(r"[0-9a-f]{8}", i)], "ids are names, not accidents of an editor"
+    accidents = [cell for cell in lecture.cells if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f-]+)?", cell.id)]
+    assert not accidents, f"in the file, give {accidents[0].id} a name as its id: {accidents[0].source[:60]!r}"
     for cell in lecture.cells:
-        assert "slide_type" in cell.metadata.get("slideshow", {}), f"{cell.id}: no slide metadata"
+        # JupyterLab's "-", to go on with the slide before, writes nothing
+        kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
+        choose = "choose its Slide Type in the right sidebar's Property Inspector"
+        assert kind in ("slide", "subslide", "fragment", "notes", "skip", "-"), f"{cell.id} is {kind!r}: {choose}"
         if cell.cell_type == "code":
-            assert not cell.outputs
-            assert cell.execution_count is None
+            clean = not cell.outputs and cell.execution_count is None
+            assert clean, f"{cell.id} has outputs: Edit, Clear Outputs of All Cells, then save"
 
 
 def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
@@ -127,19 +131,24 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     # the setup cell, the same in every lecture and read by nobody twice, counts as one line
     code = ["import coursekit" if source == setup_cell(published_as(ROOT)) else source for source in code]
     lines = [len(source.splitlines()) for source in code]
-    assert 60 <= len(lecture.cells) <= 100
-    assert statistics.median(lines) <= 8
-    assert max(lines) <= 40
-    assert max(len(line) for source in code for line in source.splitlines()) <= 100, "too wide to project"
+    cells = len(lecture.cells)
+    assert 60 <= cells <= 100, f"{cells} cells, where 60 to 100 make a lecture: join some, or leave some out"
+    middle = statistics.median(lines)
+    assert middle <= 8, f"half of the code cells have {middle:g} lines or more, where 8 can be read while one speaks"
+    assert max(lines) <= 40, f"a code cell of {max(lines)} lines: no slide holds more than 40"
+    wide = [line for source in code for line in source.splitlines() if len(line) > 100]
+    assert not wide, f"{len(wide[0])} characters are too wide to project, 100 is the most: {wide[0].strip()}"
     text = re.sub(r"\$[^$]*\$|\]\([^)]*\)", "", text)  # neither formulas nor addresses are words
-    assert 2000 <= len(re.findall(r"\b\w[\w'’-]*\b", text)) <= 3100
+    words = len(re.findall(r"\b\w[\w'’-]*\b", text))
+    assert 2000 <= words <= 3100, f"{words:,} words, where 2,000 to 3,100 can be read beside the code"
     ids = [cell.id for cell in lecture.cells]
     places = [next((i for i, name in enumerate(ids) if name.startswith(part)), None) for part in ORDER]
-    assert None not in places, dict(zip(ORDER, places))
-    assert places == sorted(places)
-    assert lecture.cells[0].source.startswith("# ")
-    assert sum(i.startswith("predict") for i in ids) >= 3
-    assert sum(i.startswith("break") for i in ids) >= 1
+    missing = [part for part, place in zip(ORDER, places) if place is None]
+    assert not missing, f"no cell whose id begins with {missing[0]!r}"
+    assert places == sorted(places), f"the order is {', '.join(ORDER)}"
+    assert lecture.cells[0].source.startswith("# "), "the first cell is the title"
+    assert sum(i.startswith("predict") for i in ids) >= 3, "at least three cells ask: their ids begin with 'predict'"
+    assert sum(i.startswith("break") for i in ids) >= 1, "at least one bug to be found: its id begins with 'break'"
     prompts = [i for i, name in enumerate(ids) if name.startswith("predict")] + [len(ids)]
     for prompt, following in itertools.pairwise(prompts):
         assert lecture.cells[prompt].cell_type == "markdown"
