@@ -110,6 +110,11 @@ def grade(
     except OSError as error:
         raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
     with locked(out):
+        if private and (out / "key").exists():
+            raise GradingError(
+                f"marks in {out} are drawn by the key that lies there: move {out / 'key'} into {private}, so that they "
+                "stay as they are, or leave --private out"
+            )
         key = secret_key(private or out)
         given = "\n".join(cell.source for cell in master.cells)
         jobs: dict[int, dict[str, Any]] = {}

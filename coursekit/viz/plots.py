@@ -128,6 +128,8 @@ def bars(
     if percent:
         ax.set_ylim(0, 112)
         ax.set_yticks(range(0, 101, 20))
+    else:
+        ax.margins(y=0.12)  # the numbers keep off the title
     return ax
 
 

@@ -1,5 +1,6 @@
 """Marking one submission: its seed, hidden cases, the protocol; and what a marker sees and is told."""
 
+import importlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from coursekit.grading import GradingError, batch, sandbox
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
-from coursekit.grading.marking import check_hidden_cases, mark, seed_for
+from coursekit.grading.marking import check_hidden_cases, fault, mark, seed_for
 from coursekit.grading.parts import Seed
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
@@ -184,6 +185,45 @@ def test_model_answers_earn_all_points_in_the_sandbox(bubblewrap, path):
     released = nbformat.read(home() / "exercises" / name / f"{name}.ipynb", as_version=4)
     result = mark({**job(), "exercise": name, "master": released, "answers": answers})
     assert not [(p["name"], p["problem"], p["points"]) for p in result["parts"] if p["points"] < p["of"]]
+
+
+@pytest.mark.parametrize("exercise", ["03_self_attention", "04_transformer"])
+def test_what_an_answer_must_not_do_costs_the_same_as_in_the_notebook(bubblewrap, exercise):
+    """It changes what it is given, or uses a function that the part forbids."""
+    module = importlib.import_module(f"tests.grading.answers.{exercise[3:]}")
+    wrong = {
+        name: (points, words, source)
+        for name, mutants in module.MUTANTS.items()
+        for points, words, source in mutants
+        if "you are given is changed" in words or "is used: write it out" in words
+    }
+    assert len(wrong) == {"03_self_attention": 3, "04_transformer": 1}[exercise]
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    answers = {name: source for name, (_, _, source) in wrong.items()}
+    result = mark({**job(), "exercise": exercise, "master": released, "answers": answers})
+    for name, (points, words, _) in wrong.items():
+        found = part(result, name)
+        assert found["points"] == points
+        assert any(words in aspect["words"] for aspect in found["aspects"])
+
+
+def test_lies_about_what_a_call_did_gain_nothing():
+    luong = next(part for part in check.PARTS if part.name == "luong_score")
+    case = luong.draw(0)[0]
+    for changed in (None, True, -1, 99, "0", [], 0.0):
+        assert fault(luong, case, {"arrays": "", "changed": changed, "used": changed}) is None
+    assert fault(luong, case, None) is None
+    assert "the tensor keys that you are given is changed" in fault(luong, case, {"changed": 1})
+
+
+def test_the_line_of_an_error_is_that_of_the_answer_not_of_a_given_cell(bubblewrap):
+    """The given cell fails on line 11, with what the answer, of eleven lines, returned to it."""
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    source = "\n" * 9 + "class MultiHeadAttention(nn.Linear):\n    pass"
+    job_of_it = {**job(), "exercise": exercise, "master": released, "answers": {"multi_head_attention": source}}
+    words = part(mark(job_of_it), "multi_head_attention")["aspects"][0]["words"]
+    assert words == "it stopped with a ValueError"
 
 
 def test_unsafe_marks_without_walls():
@@ -389,6 +429,23 @@ def test_a_lost_key_is_said(bubblewrap, tmp_path):
     (tmp_path / "out" / "key").unlink()
     with pytest.raises(GradingError, match=r"the secret key .* is gone: if --private was given before"):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+
+
+def test_a_private_folder_that_comes_later_takes_the_key_over(bubblewrap, tmp_path):
+    """With a new key, the same answers would get other marks, and nobody would know why."""
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    private = tmp_path / "private"
+    private.mkdir()
+    batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
+    with pytest.raises(GradingError, match=r"move .*/out/key into .*/private, so that they stay as they are, or leave"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=private)
+    assert not list(private.iterdir())
+    (tmp_path / "out" / "key").rename(private / "key")
+    key = (private / "key").read_bytes()
+    outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=private)
+    assert outcome.rows[0].standing.total == 15
+    assert not (tmp_path / "out" / "key").exists()
+    assert (private / "key").read_bytes() == key
 
 
 def test_an_interrupt_ends_the_sandboxes_at_once(bubblewrap, tmp_path):
