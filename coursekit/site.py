@@ -39,6 +39,8 @@ PICTURES = {
 }
 # what each page of the reference holds: the rooms of the package that others build on
 ROOMS = ("nn", "text", "data", "train", "models", "decode", "convert", "evaluate", "viz", "grading", "recipes")
+# the parts of the README that say how the course is run: a page of the site
+RUN = ("Two commands", "Lectures", "Exercises")
 
 SETTINGS: dict[str, Any] = {
     "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "coursekit.site"],
@@ -69,6 +71,7 @@ SETTINGS: dict[str, Any] = {
     "nb_merge_streams": True,
     "nb_ipywidgets_js": {},  # two scripts from the network, for live widgets that a page without a kernel cannot have
     "myst_enable_extensions": ["dollarmath"],
+    "myst_heading_anchors": 3,
     "suppress_warnings": ["myst.header", "config.cache"],
 }
 
@@ -126,7 +129,7 @@ def without_kernel(notebook: Any) -> Any:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """What Sphinx calls: formulas as MathML."""
+    """What Sphinx calls: formulas as MathML, and links between the pages."""
     from docutils import nodes
 
     def inline(translator: Any, node: Any) -> None:
@@ -138,7 +141,26 @@ def setup(app: Any) -> dict[str, bool]:
         raise nodes.SkipNode
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    app.connect("source-read", linked)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def linked(app: Any, page: str, source: list[str]) -> None:
+    """Where the text of a notebook names the README or an exercise, link its page; a download stays as it is."""
+    if not page.startswith(("lectures/", "exercises/")):
+        return
+
+    def exercise(match: re.Match[str]) -> str:
+        known = f"exercises/{match[1]}" in app.env.found_docs
+        return f"[{match[0]}](../exercises/{match[1]}.ipynb)" if known else match[0]
+
+    notebook = json.loads(source[0])
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            text = "".join(cell["source"])
+            text = text.replace("as the README describes", "as [Run it yourself](../run.md#in-colab) describes")
+            cell["source"] = re.sub(r"`exercises/(\w+)(?:/\1\.ipynb)?`", exercise, text)
+    source[0] = json.dumps(notebook)
 
 
 def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> None:
@@ -214,11 +236,13 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
     pages = [
         front_page(title, about, cards),
+        contents("Begin", ["run"]),
         contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
         contents("Exercises", [f"exercises/{name}" for name in exercises]),
         contents("Package", ["claims", *(f"package/{room}" for room in rooms)]),
     ]
     (source / "index.md").write_text("\n\n".join(pages), encoding="utf-8")
+    (source / "run.md").write_text(run_page(read(home() / "README.md", ""), source), encoding="utf-8")
     (source / "claims.md").write_text("\n\n".join(["# What the course claims, and what it measured", *tables]), "utf-8")
     for room, names in rooms.items():
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
@@ -262,8 +286,10 @@ def picture(path: Path, notebook: Any) -> bytes | None:
     figures = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}):
-                figures.setdefault(cell.id, output.data["image/png"])
+            data = output.get("data", {})
+            inside = re.search(r'<img [^>]*src="data:image/png;base64,([^"]+)"', data.get("text/html", ""))
+            if png := data.get("image/png") or (inside and inside[1]):
+                figures.setdefault(cell.id, png)
     chosen = figures.get(PICTURES.get(path.stem)) or next(iter(figures.values()), None)
     return base64.b64decode(chosen) if chosen else None
 
@@ -293,7 +319,31 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
 
 
 def front_page(title: str, about: str, cards: list[str]) -> str:
-    return f'# {title}\n\n{about}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
+    run = "It runs on your machine or in Colab: [run it yourself](run.md)."
+    return f'# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
+
+
+def run_page(readme: str, source: Path) -> str:
+    """How the course is run, in the README's own words; its links lead to the pages of the site."""
+    from coursekit.publish import GITHUB, published_as
+
+    repository = published_as(home()) if (home() / "pyproject.toml").exists() else None
+    where = f"`git clone {GITHUB}{repository}`" if repository else "from whoever gave you this site"
+    parts = {part.split("\n", 1)[0]: part for part in re.split(r"^## ", readme, flags=re.MULTILINE)[1:]}
+    text = "\n".join(f"## {parts[name]}" for name in RUN if name in parts)
+
+    def link(match: re.Match[str]) -> str:
+        target = match[2]
+        page = re.sub(r"^notebooks/(\w+\.ipynb)$", r"lectures/\1", target)
+        page = re.sub(r"^exercises/(\w+)/\1\.ipynb$", r"exercises/\1.ipynb", page)
+        if target.endswith(".png") and (home() / target).exists():
+            page = f"_static/pictures/{Path(target).name}"
+            shutil.copy(home() / target, source / page)
+        there = "://" in target or (source / page).exists()
+        return f"{match[1]}({page})" if there else match[1].strip("![]")
+
+    text = re.sub(r"(!?\[[^\]]*\])\(([^)]+)\)", link, text)
+    return f"# Run it yourself\n\nGet the course's folder, {where}; the commands are run in it.\n\n{text}"
 
 
 def contents(caption: str, pages: list[str]) -> str:
@@ -357,19 +407,7 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 {% block footer_js %}
 <script src="{{ resources.reveal.url_prefix }}/dist/reveal.js"></script>
 <script src="{{ resources.reveal.url_prefix }}/plugin/notes/notes.js"></script>
-<script>
-// a widget has sections of its own, which reveal.js would number as slides
-const all = [...document.querySelectorAll(".slides > section > section")];
-const slideNumber = (slide) => [all.indexOf(slide ?? Reveal.getCurrentSlide()) + 1, "/", all.length];
-Reveal.initialize({hash: true, center: false, slideNumber, width: 1280, height: 720, margin: 0.03,
-  transition: "none", plugins: [RevealNotes]});
-// what appears below the edge of a long slide is scrolled to
-Reveal.on("fragmentshown", ({fragment}) => {
-  const slide = fragment.closest("section");
-  const end = fragment.offsetTop + fragment.offsetHeight - slide.clientHeight;
-  slide.scrollTop = Math.max(slide.scrollTop, Math.min(fragment.offsetTop, end));
-});
-</script>
+<script>{{ resources.slides_js }}</script>
 {% endblock %}
 """
 
@@ -389,14 +427,31 @@ def slides(path: Path, results: Path, out: Path) -> Path:
         def markdown2html(self, context: Any, source: str) -> str:
             return markdown_html(source)
 
-    style = read_packaged("slides.css")
+    looks = {"slides_css": f"<style>{read_packaged('slides.css')}</style>", "slides_js": read_packaged("slides.js")}
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
-    resources = {"metadata": {"name": first_line(notebook)}, "slides_css": f"<style>{style}</style>"}
-    page, _ = exporter.from_notebook_node(without_kernel(notebook), resources)
+    resources = {"metadata": {"name": first_line(notebook)}, **looks}
+    page, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)
     copy_reveal(out / "reveal.js")
     file = out / f"{path.stem}.html"
     write_atomically(file, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return file
+
+
+def question_first(notebook: Any) -> Any:
+    """The notebook with what follows each *Predict* up to its folded answer as fragments, one for each cell.
+
+    Here and not in the notebooks' metadata: it holds for every lecture, and for one that you add.
+    """
+    asked = False
+    for cell in notebook.cells:
+        kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
+        if cell.cell_type == "markdown" and re.search(r"^(#+ |\*\*)Predict", cell.source, re.MULTILINE):
+            asked = True
+        elif kind in ("slide", "subslide") or cell.source.startswith("<details><summary>Answer"):
+            asked = False  # the question is out of sight, or settled
+        elif asked and kind == "-":
+            cell.metadata["slideshow"] = {"slide_type": "fragment"}
+    return notebook
 
 
 def copy_reveal(folder: Path) -> None:

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -15,12 +16,38 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from coursekit import cli, lectures, site
-from coursekit.viz import Alignment
+from coursekit.viz import Alignment, Curves
 from coursekit.viz.claims import Claims
 
 CLAIMS = [{"name": "two and two", "value": 4.0, "at_least": 3, "ok": True}]
+COLAB = "Upload this notebook, as the README describes."
+README = """# A small course
+
+It holds two lectures.
+
+More.
+
+## Two commands
+
+Type `make lab`, and see [elsewhere](docs/ELSEWHERE.md).
+
+## Lectures
+
+| lecture | exercise |
+|---|---|
+| [Sums](notebooks/01_sums.ipynb) | [100 points](exercises/01_sums/01_sums.ipynb) |
+
+### In Colab
+
+Upload it to [Colab](https://colab.research.google.com).
+
+## Making it yours
+
+Fork it.
+"""
 PAGES = [
     "index.html",
+    "run.html",
     "claims.html",
     "lectures/01_sums.html",
     "lectures/02_looks.html",
@@ -66,6 +93,7 @@ def write_course(root: Path) -> None:
             ("hint", "fragment", "Marmalade appears later.", []),
             ("plot", "subslide", "plot()", [output(image_png=figure())]),
             ("claims", "slide", "claims()", [output(text_html=Claims(CLAIMS)._repr_html_())]),
+            ("exercises", "slide", f"{COLAB} Graded: `exercises/01_sums`. Not there: `exercises/09_none`.", []),
         ],
     )
     seeded = [{"name": CLAIMS[0]["name"], "at_least": 3.5, "values": [4.0, 4.25, 3.75], "again": 4.0}]
@@ -75,9 +103,9 @@ def write_course(root: Path) -> None:
     live.data[site.LIVE] = {"model_id": "gone", "version_major": 2, "version_minor": 0}
     looks = lecture("02 · Looks", [("widget", "slide", "Alignment(...)", [live, output(text_html=source)])])
     looks.cells[1].metadata["jupyter"] = {"source_hidden": True}
-    (root / "README.md").write_text("# A small course\n\nIt holds two lectures.\n\nMore.\n", encoding="utf-8")
+    (root / "README.md").write_text(README, encoding="utf-8")
     (root / "exercises" / "01_sums").mkdir(parents=True)
-    task = lecture("Exercise 01 · Sums", [("part", "-", "Write $f(x)$ in `f`.", [])])
+    task = lecture("Exercise 01 · Sums", [("part", "-", f"Write $f(x)$ in `f`. {COLAB}", [])])
     nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
     for name, notebook in (("01_sums", sums), ("02_looks", looks)):
         folder = root / "build" / name
@@ -104,7 +132,35 @@ def course(tmp_path_factory):
         for path in lectures.lectures():
             site.slides(path, root / "build", root / "build" / "slides")
     assert said == []
+    write_talk(root)
+    site.slides(root / "talk" / "03_talk.ipynb", root / "build", root / "build" / "slides")
     return root
+
+
+def write_talk(root: Path) -> None:
+    """A lecture for its slides: questions, two widgets, and more than a screen holds."""
+    curves = [Curves({"a": [{"step": 1, "loss": 1.0}]}, title=title)._repr_html_() for title in ("one", "two")]
+    lines = "\n\n".join(f"Line {i}." for i in range(60))
+    answer = "<details><summary>Answer</summary>\n\nBecause.\n\n</details>"
+    talk = lecture(
+        "03 · Talk",
+        [
+            ("predict-one", "slide", "### Predict\n\n*How many?*", []),
+            ("one", "-", "count()", [output(text_plain="forty-two")]),
+            ("one-curves", "-", "curves()", [output(text_html=curves[0])]),
+            ("one-answer", "fragment", answer, []),
+            ("long", "slide", lines, []),
+            ("part-2", "subslide", f"{lines}\n\n**Predict.** *How long?*", []),
+            ("two", "-", "draw()", [output(image_png=figure()), output(text_plain="so long")]),
+            ("two-answer", "fragment", answer, []),
+            ("two-more", "-", "more()", [output(text_html=curves[1])]),
+            ("end", "slide", "The end.", []),
+        ],
+    )
+    for folder in ("talk", "build/03_talk"):
+        (root / folder).mkdir()
+    nbformat.write(talk, root / "talk" / "03_talk.ipynb")
+    nbformat.write(talk, root / "build" / "03_talk" / "notebook.ipynb")
 
 
 @pytest.fixture
@@ -172,10 +228,72 @@ def test_the_front_page_leads_to_every_lecture(open_page):
     assert first.locator("p").all_inner_texts() == ["Add two numbers.", "85 minutes · 1 claim · exercise"]
     assert first.locator("img").evaluate("image => image.naturalWidth") > 100
     assert cards.nth(1).locator("img").count() == 0, "a lecture without a figure has a card all the same"
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    backgrounds = page.locator(".path .picture").evaluate_all(
+        "all => all.map(x => getComputedStyle(x).backgroundColor)"
+    )
+    assert backgrounds == ["rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"], "and an empty one is not white in the dark"
     first.locator("a.lecture").click()
     page.wait_for_url("**/lectures/01_sums.html")
     page.locator("nav.bd-links").get_by_text("Exercise 01 · Sums").first.click()
     page.wait_for_url("**/exercises/01_sums.html")
+
+
+@pytest.mark.browser
+def test_the_pages_lead_to_how_it_is_run_and_to_exercises(open_page):
+    page = open_page("site", "index.html")
+    page.locator("article").get_by_role("link", name="run it yourself", exact=True).click()
+    page.wait_for_url("**/run.html")
+    text = page.locator("article").inner_text()
+    assert "Type make lab, and see elsewhere." in text
+    assert "Fork it" not in text
+    links = page.locator("article a:not(.headerlink)").evaluate_all("all => all.map((a) => a.getAttribute('href'))")
+    assert links == ["lectures/01_sums.html", "exercises/01_sums.html", "https://colab.research.google.com"]
+    for name in ("exercises/01_sums", "lectures/01_sums"):
+        page = open_page("site", f"{name}.html")
+        page.locator("article").get_by_role("link", name="Run it yourself").click()
+        page.wait_for_url("**/run.html#in-colab")
+        assert page.locator("#in-colab").count() == 1
+    page = open_page("site", "lectures/01_sums.html")
+    assert "exercises/09_none" in page.locator("article").inner_text()
+    assert page.locator("article a", has_text="09_none").count() == 0
+    page.locator("article a", has_text="exercises/01_sums").click()
+    page.wait_for_url("**/exercises/01_sums.html")
+
+
+def test_the_folder_of_a_published_course_is_cloned(tmp_path, monkeypatch):
+    write_course(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    urls = '[project]\nname = "x"\n[project.urls]\nRepository = "https://github.com/o/r"\n'
+    (tmp_path / "pyproject.toml").write_text(urls, encoding="utf-8")
+    assert "`git clone https://github.com/o/r`" in site.run_page(README, tmp_path)
+
+
+def test_the_picture_of_a_card_may_stand_in_a_page():
+    image = base64.b64encode(b"picture").decode()
+    cells = [("text", "-", "a", [output(text_html="<p>no</p>")])]
+    cells += [("drawing", "-", "b", [output(text_html=f'<img alt="x" src="data:image/png;base64,{image}">')])]
+    assert site.picture(Path("01_x"), lecture("01 · X", cells)) == b"picture"
+    assert site.picture(Path("01_x"), lecture("01 · X", cells[:1])) is None
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["claims.html", "lectures/01_sums.html"])
+def test_the_columns_of_the_claims_stand_apart(name, width, open_page):
+    page = open_page("site", name)
+    page.set_viewport_size({"width": width, "height": 800})
+    gaps = page.locator("article table").first.evaluate("""table => [...table.rows].flatMap((row) => {
+      const texts = [...row.cells].map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getBoundingClientRect();
+      });
+      return texts.slice(1).map((text, i) => text.left - texts[i].right);
+    })""")
+    assert len(gaps) == 6
+    assert min(gaps) >= 12
 
 
 @pytest.mark.browser
@@ -240,7 +358,121 @@ def test_slides_go_on_by_key_and_fragments_appear(open_page):
     assert shown.last.locator("img").evaluate("image => image.naturalWidth") > 100
     page.keyboard.press("ArrowRight")
     assert "two and two" in shown.last.inner_text()
-    assert page.locator(".slide-number").inner_text().split() == ["5", "/", "5"]
+    assert page.locator(".slide-number").inner_text().split() == ["5", "/", "6"]
+
+
+SLIDE = """() => {
+  const slide = Reveal.getCurrentSlide();
+  const fragments = [...slide.querySelectorAll(".fragment")];
+  return {
+    number: document.querySelector(".slide-number").innerText.replace(/\\s/g, ""),
+    end: slide.querySelector(".fragment:not(.visible)")?.offsetTop ?? slide.scrollHeight,
+    top: slide.scrollTop, screen: slide.clientHeight, whole: slide.scrollHeight,
+    shown: fragments.filter((part) => part.matches(".visible")).length, fragments: fragments.length,
+    text: [...slide.querySelectorAll(".jp-Cell")].filter((cell) => cell.checkVisibility({visibilityProperty: true}))
+      .map((cell) => cell.innerText).join(" "),
+  };
+}"""
+
+
+def walk(page, key: str) -> list[dict]:
+    """What is seen from here on, with the key pressed until nothing changes."""
+    page.add_style_tag(content=".reveal .fragment { transition: none !important }")  # they fade in otherwise
+    seen = [page.evaluate(SLIDE)]
+    while len(seen) < 100:
+        page.keyboard.press(key)
+        now = page.evaluate(SLIDE)
+        if now == seen[-1]:
+            break
+        seen.append(now)
+    return seen
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("key", "other"), [("Space", "Shift+Space"), ("PageDown", "PageUp"), ("ArrowRight", "ArrowLeft")]
+)
+def test_one_key_shows_everything_once_and_another_one_goes_back(key, other, open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function("Reveal.isReady() && document.querySelectorAll('.ck').length === 2")
+    seen = walk(page, key)
+    assert list(dict.fromkeys(step["number"] for step in seen)) == [f"{n}/5" for n in range(1, 6)]
+    for before, after in pairwise(seen):
+        gone = before["top"] + before["screen"]
+        if after["number"] != before["number"]:
+            assert before["shown"] == before["fragments"], "every fragment was seen"
+            assert gone >= before["whole"] - 10, "and the bottom of a tall slide"
+            assert (after["top"], after["shown"]) == (0, 0)
+        else:
+            assert after["shown"] - before["shown"] in (0, 1)
+            assert before["top"] <= after["top"] <= gone, "no line is left out"
+            assert (after["shown"], after["top"]) != (before["shown"], before["top"])
+    assert max(step["top"] for step in seen) > 720, "there was something to scroll"
+
+    again = walk(page, other)
+    assert list(dict.fromkeys(step["number"] for step in again)) == [f"{n}/5" for n in range(5, 0, -1)]
+    states = [(step["number"], step["shown"]) for step in again]
+    assert list(dict.fromkeys(states)) == list(dict.fromkeys((step["number"], step["shown"]) for step in seen))[::-1]
+    assert again[-1]["top"] == 0
+    for step in [*seen, *again]:
+        assert step["top"] == 0 or step["top"] + step["screen"] <= step["end"] + 1, "no screen with nothing at its end"
+
+
+@pytest.mark.browser
+def test_a_question_is_seen_before_its_answer(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function("Reveal.isReady()")
+    seen = walk(page, "Space")
+    first = [step["text"] for step in seen if step["number"] == "2/5"]
+    assert ["How many?" in text for text in first] == [True] * 4
+    assert ["forty-two" in text for text in first] == [False, True, True, True]
+    assert ["Answer" in text for text in first] == [False, False, False, True]
+    second = [step for step in seen if step["number"] == "4/5"]
+    asked = [step for step in second if "so long" not in step["text"]]
+    assert asked[-1]["top"] > 720, "the question at the end of the slide is reached before what follows it"
+    assert asked[-1]["shown"] == 0
+
+
+@pytest.mark.browser
+def test_the_arrows_on_the_screen_scroll_too_and_all_slides_can_be_shown(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function("Reveal.isReady()")
+    page.evaluate("Reveal.slide(2)")
+    page.locator(".controls .navigate-right").click()
+    assert page.evaluate(SLIDE)["number"] == "3/5"
+    assert page.evaluate(SLIDE)["top"] > 0
+    page.locator(".controls .navigate-left").click()
+    assert page.evaluate(SLIDE)["top"] == 0
+    page.keyboard.press("Escape")
+    assert page.evaluate("Reveal.isOverview()")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.isOverview()")
+    page.keyboard.press("Space")
+    assert not page.evaluate("Reveal.isOverview()")
+    assert page.evaluate(SLIDE)["number"] == "5/5"
+
+
+def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
+    cells = [
+        ("a", "-", "text", []),
+        ("part-1", "slide", "## 1 · A part\n\n### Predict\n\nWhat?", []),
+        ("b", "-", "b()", [output(text_plain="b")]),
+        ("c", "skip", "c()", [output(text_plain="c")]),
+        ("d", "-", "A text.", []),
+        ("answer", "fragment", "<details><summary>Answer</summary>\n\nSo.</details>", []),
+        ("e", "-", "e()", [output(text_plain="e")]),
+        ("predict-two", "fragment", "Well.\n\n**Predict.** *And?*", []),
+        ("f", "-", "f()", [output(text_plain="f")]),
+        ("g", "subslide", "g()", [output(text_plain="g")]),
+        ("h", "-", "h()", [output(text_plain="h")]),
+        ("i", "-", "We predict nothing here: Predict", []),
+        ("j", "-", "j()", [output(text_plain="j")]),
+    ]
+    after = site.question_first(lecture("01 · X", cells))
+    kinds = {cell.id: cell.metadata.slideshow.slide_type for cell in after.cells}
+    before = {name: kind for name, kind, _, _ in cells}
+    assert {name for name, kind in before.items() if kinds[name] != kind} == {"b", "d", "f"}
+    assert {kinds[name] for name in "bdf"} == {"fragment"}
 
 
 @pytest.mark.browser

@@ -1,12 +1,39 @@
-"""Drawings of architectures."""
+"""Drawings of architectures. A notebook shows them at once, and they follow its theme."""
 
 from collections.abc import Sequence
 
+from IPython import get_ipython
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from coursekit.viz.alignment import as_text
-from coursekit.viz.plots import COLORS, new_axes
+from coursekit.viz.plots import COLORS, figure_html, new_axes
+from coursekit.viz.widget import Widget
+
+
+class Diagram(Widget):
+    """The figure of ``ax`` as a picture that is dark in the dark; the figure is closed.
+
+    Args:
+        alt: what a screen reader says.
+    """
+
+    module = "inverted"
+
+    def __init__(self, ax: Axes, alt: str):
+        self.data = {}
+        self.picture = figure_html(ax, alt)
+
+    def static_html(self) -> str:
+        return self.picture
+
+
+def as_diagram(ax: Axes, alt: str) -> Axes:
+    """``ax``, shown in a notebook as a ``Diagram``; elsewhere its figure stays open, as Matplotlib's do."""
+    if get_ipython() is not None:
+        display(Diagram(ax, alt))
+    return ax
 
 
 def encoder_decoder(
@@ -58,7 +85,7 @@ def encoder_decoder(
             curve = {"arrowstyle": "-", "lw": 0.3 + 7 * weight, "alpha": 0.25 + 0.65 * weight, "color": COLORS[2]}
             arrow((s, 0.38), (x - 0.2, 0.4), **curve, connectionstyle=f"arc3,rad={-0.66 + 0.05 * s}")
             ax.text(s - 0.1, 0.42, f"{weight:.2f}", ha="right", va="bottom", fontsize=11)
-    return ax
+    return as_diagram(ax, f"An encoder reads {' '.join(source)}, a decoder writes {' '.join(target)}. {title}")
 
 
 def transformer_stacks(n_layers: int = 6) -> Axes:
@@ -113,7 +140,7 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
     box(5, high + 0.65, "logits: the same matrix", "0.2", 0.5)
     line((5, high + 0.97), (5, high + 1.5))
     ax.text(5, high + 1.75, "the next target words", ha="center", va="center", fontsize=12)
-    return ax
+    return as_diagram(ax, f"Encoder and decoder of a Transformer, {n_layers} layers each")
 
 
 def several_heads(n_heads: int = 4) -> Axes:
@@ -152,7 +179,7 @@ def several_heads(n_heads: int = 4) -> Axes:
         box(joined - wide / 2 + 0.06, 4.0, wide - 0.12, "its rows of $W^O$", color)
         arrow((joined, 4.68), (joined, 5.18))
     ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11, backgroundcolor="w")
-    return ax
+    return as_diagram(ax, f"Multi-head attention: {n_heads} heads, each with a share of the outputs")
 
 
 def block_diagram(norm_first: bool = True) -> Axes:
@@ -194,4 +221,5 @@ def block_diagram(norm_first: bool = True) -> Axes:
             line((x, 0), (x + 0.4, 0))
             x = box(x + 0.45, "layer norm", "0.45", 1.7) + 0.05
     line((x, 0), (x + 0.6, 0))
-    return ax
+    where = "before each" if norm_first else "after each sum"
+    return as_diagram(ax, f"A block: self-attention and feed-forward, the norm {where}")

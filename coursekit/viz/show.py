@@ -9,14 +9,19 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from coursekit.viz.widget import Widget
+
 PACKAGE = Path(__file__).resolve().parents[1]
-INK = "color: #1b1b1f"
+INK, PAPER = "color: #1b1b1f", "background: #f8f8f8"
 
 
-class Source:
+class Source(Widget):
     """The source of a class, function or module, highlighted, with the file and line it stands at."""
 
+    module = "inverted"
+
     def __init__(self, obj: Any, docstring: bool):
+        self.data = {}
         obj = inspect.unwrap(obj) if callable(obj) else obj  # what stands inside a decorator
         try:
             self.code = inspect.getsource(obj)
@@ -28,15 +33,14 @@ class Source:
             self.code = without_docstrings(self.code)
         self.name = self.path.relative_to(PACKAGE.parent) if self.path.is_relative_to(PACKAGE) else self.path
 
-    def _repr_html_(self) -> str:
-        # Inline colours, so that the listing needs no style sheet and survives in an untrusted notebook. Ink stands on
-        # each element, since JupyterLab gives <pre>, <code> and <a> the colours of its theme: white names in the dark.
+    def static_html(self) -> str:
+        # Inline colours, so that the listing needs no style sheet and survives in an untrusted notebook. Ink and paper
+        # stand on each element, since JupyterLab gives <pre>, <code> and <a> the colours of its theme: white names in
+        # the dark. In an untrusted notebook it drops a colour that is "inherit".
         formatter = HtmlFormatter(style="default", noclasses=True, nobackground=False, wrapcode=True)
         body = highlight(self.code, PythonLexer(), formatter)
-        body = body.replace(
-            '<pre style="', f'<pre tabindex="0" style="white-space: pre; background: inherit; {INK}; ', 1
-        )
-        body = body.replace("<code>", f'<code style="white-space: pre; background: inherit; {INK}">', 1)
+        body = body.replace('<pre style="', f'<pre tabindex="0" style="white-space: pre; {PAPER}; {INK}; ', 1)
+        body = body.replace("<code>", f'<code style="white-space: pre; {PAPER}; {INK}">', 1)
         where = f"{html.escape(str(self.name))}, line {self.line}"
         # JupyterLab opens a link relative to the notebook; outside the course's folder there is nothing to open
         inside = (PACKAGE.parent / "notebooks").is_dir() and self.path.is_relative_to(PACKAGE)
@@ -44,7 +48,7 @@ class Source:
             f'<a style="color: #0b5fa5" href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
         )
         return (
-            f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;background:#f8f8f8;{INK};'
+            f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;{PAPER};{INK};'
             f'padding:2px 10px;font-size:13px"><div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'
             f"{body}</div>"
         )

@@ -26,9 +26,10 @@ ROOM = MAX_BYTES - 100_000  # what data and static picture may take together; th
 
 @cache
 def source(name: str) -> str:
-    """The text of a module in ``coursekit/viz/js``, with the parts that all of them share in front."""
+    """The text of a module in ``coursekit/viz/js``, with the parts in front that it shares with others."""
     folder = files("coursekit.viz") / "js"
-    return "".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in ("shared", name))
+    parts = ("theme", name) if name == "inverted" else ("theme", "shared", name)
+    return "".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in parts)
 
 
 def in_script(data: Any) -> str:

@@ -1,10 +1,12 @@
 """What the tests of the widgets share: a plain page in a browser, a kernel's answers, and checks that several need."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 
 from coursekit.viz.tokens import visible
 from coursekit.viz.widget import source
@@ -112,6 +114,14 @@ def keeps_its_keys(page, element, keys: list[str]) -> None:
         page.keyboard.press(key)
     heard = page.evaluate("window.heard")
     assert heard == ["x", "Control", "ArrowDown"], heard
+
+
+def brightness(element) -> tuple[float, float]:
+    """Of an element as it is seen: its commonest grey (the background), and the grey farthest from it (ink); 0 to 1."""
+    grey = np.asarray(Image.open(io.BytesIO(element.screenshot())).convert("L"))
+    background = int(np.bincount(grey.ravel()).argmax())
+    ink = max(int(grey.min()), int(grey.max()), key=lambda shade: abs(shade - background))
+    return background / 255, ink / 255
 
 
 def go_elsewhere(page) -> None:

@@ -1,6 +1,7 @@
 import pytest
+from matplotlib import pyplot as plt
 
-from coursekit.viz import block_diagram, several_heads
+from coursekit.viz import block_diagram, diagrams, encoder_decoder, several_heads, transformer_stacks
 
 
 def texts(ax) -> list[str]:
@@ -23,3 +24,24 @@ def test_the_norm_stands_where_the_formula_has_it(norm_first, order):
     found = [(text.get_position()[0], letter[text.get_text()]) for text in ax.texts if text.get_text() in letter]
 
     assert "".join(name for _, name in sorted(found)) == order
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (lambda: encoder_decoder("ab", "ba", title="Reversed"), "An encoder reads a b, a decoder writes b a. Reversed"),
+        (lambda: transformer_stacks(2), "Encoder and decoder of a Transformer, 2 layers each"),
+        (lambda: several_heads(3), "Multi-head attention: 3 heads"),
+        (block_diagram, "the norm before each"),
+    ],
+)
+def test_a_notebook_shows_a_diagram_once_with_words_for_a_screen_reader(draw, says, monkeypatch):
+    shown = []
+    assert draw().figure.number in plt.get_fignums(), "outside of a notebook it is Matplotlib's to show"
+    plt.close("all")
+    monkeypatch.setattr(diagrams, "get_ipython", object)
+    monkeypatch.setattr(diagrams, "display", shown.append)
+    draw()
+    (diagram,) = shown
+    assert says in diagram.static_html().split('" style', 1)[0]
+    assert plt.get_fignums() == [], "else the notebook would draw it a second time"

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 
-from coursekit.viz import Alignment, AttentionHeads, Curves
-from tests.viz.page import live_page, page_of, status, themed, violations
+from coursekit.nn.scores import ConcatScore
+from coursekit.viz import Alignment, AttentionHeads, Curves, block_diagram, show
+from coursekit.viz.diagrams import Diagram
+from tests.viz.page import brightness, live_page, page_of, status, themed, violations
 
 pytestmark = pytest.mark.browser
 
@@ -227,6 +229,46 @@ def test_two_views_of_one_output_both_work(browser):
     assert page.locator(".ck").count() == 2
     page.get_by_role("button", name="Last step").nth(1).click()
     assert [s.split(":")[0] for s in page.locator("[aria-live]").all_inner_texts()] == ["Step 1 of 3", "Step 3 of 3"]
+
+
+def test_widgets_of_a_kind_have_names_of_their_own_and_are_no_slides(browser):
+    """A screen reader lists two trainings apart; reveal.js would count every <section> as a slide."""
+    history = [{"step": 1, "loss": 1.0}]
+    widgets = [Curves({"a": history}, title=title) for title in ("GRU", "LSTM", "")]
+    page = page_of(browser, "".join(widget._repr_html_() for widget in widgets))
+    names = page.get_by_role("region").evaluate_all("all => all.map((box) => box.ariaLabel)")
+    assert names == ["Training curves: GRU", "Training curves: LSTM", "Training curves"]
+    assert page.locator("section").count() == 0
+
+
+def listing_and_diagram() -> list:
+    return [show(ConcatScore, docstring=False), Diagram(block_diagram(), "A block")]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["listing", "diagram"])
+def test_a_listing_and_a_diagram_turn_dark_with_the_page(browser, kind):
+    page = page_of(browser, themed(listing_and_diagram()[kind], "light"))
+    shown = page.locator("[data-mounted]")
+    background, ink = brightness(shown)
+    assert background > 0.9
+    assert ink < 0.2
+    page.evaluate("document.body.style.background = '#111'")
+    page.wait_for_function("document.querySelector('[data-mounted]').style.filter")
+    background, ink = brightness(shown)
+    assert background < 0.2
+    assert ink > 0.6
+    page.evaluate("document.body.style.background = '#fff'")
+    page.wait_for_function("!document.querySelector('[data-mounted]').style.filter")
+    assert brightness(shown)[0] > 0.9
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["listing", "diagram"])
+def test_where_no_script_runs_they_stay_readable(browser, kind):
+    page = page_of(browser, themed(listing_and_diagram()[kind], "dark"), scripts=False)
+    background, ink = brightness(page.locator("[data-ck] > *"))
+    assert background > 0.9
+    assert ink < 0.2
 
 
 def test_curves_tell_their_values(browser):

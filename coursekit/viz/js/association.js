@@ -83,7 +83,7 @@ function beside([px, py], [right, down], wide, high, gap) {
 }
 
 export function mount(el, data) {
-  const box = root(el, STYLE, "Association");
+  const box = root(el, STYLE, "Association", data.title);
   const title = h("strong");
   const said = h("div", {class: "said"});
   const views = h("div", {class: "row", role: "group", "aria-label": "View"},

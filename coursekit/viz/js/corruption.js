@@ -46,7 +46,7 @@ export function mount(el, data) {
   }
 
   function build() {
-    box = root(el, STYLE, "Corruption");
+    box = root(el, STYLE, "Corruption", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     images = h("div");

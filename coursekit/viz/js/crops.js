@@ -46,7 +46,7 @@ export function mount(el, data) {
   let shown, chosen, pointed; // the image; the view that stays, and the one that is pointed at, or null
 
   function build() {
-    const box = root(el, STYLE, "Crops");
+    const box = root(el, STYLE, "Crops", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     images = h("div");

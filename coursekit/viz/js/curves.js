@@ -19,7 +19,7 @@ function ticks(high) {
 }
 
 export function mount(el, data, {emit}) {
-  const box = root(el, STYLE, "Training curves");
+  const box = root(el, STYLE, "Training curves", data.title);
   const note = h("p", {class: "note", "aria-live": "polite"});
   const title = h("strong");
   const plot = h("div", {class: "plot", tabindex: 0, role: "img"});

@@ -28,7 +28,7 @@ const STYLE = `
 ${BARS}`;
 
 export function mount(el, data, {emit}) {
-  const box = root(el, STYLE, "Fill mask");
+  const box = root(el, STYLE, "Fill mask", data.title);
   const title = h("strong");
   const names = h("div", {class: "row", role: "group", "aria-label": "Texts"});
   const typed = data.live ? field("Text", "Guess", "", send) : null;

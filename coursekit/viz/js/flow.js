@@ -24,7 +24,7 @@ const STYLE = `
 `;
 
 export function mount(el, data) {
-  const box = root(el, STYLE, "Model flow");
+  const box = root(el, STYLE, "Model flow", data.title);
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
   const before = h("button", {type: "button", onclick: () => step(-1)}, "◀ Previous");

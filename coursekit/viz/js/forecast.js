@@ -70,7 +70,7 @@ export function mount(el, data) {
   let view; // how an index lies in the picture, from the last drawing
 
   function build() {
-    const box = root(el, STYLE, "Forecast");
+    const box = root(el, STYLE, "Forecast", data.title);
     title = h("strong");
     keys = h("div", {class: "keys", role: "group", "aria-label": "Models"});
     plot = h("div", {class: "plot", onpointerdown: grab, onpointermove: move, onpointerup: release, onpointercancel: release,

@@ -118,7 +118,7 @@ export function draw({share, rest}, u) {
 }
 
 export function mount(el, data, {emit}) {
-  const box = root(el, STYLE, "Generate");
+  const box = root(el, STYLE, "Generate", data.title);
   const title = h("strong");
   const typed = data.live ? field("Text", "Write", "", write) : null;
   const input = typed?.querySelector("input");

@@ -60,7 +60,7 @@ export function mount(el, data, {emit}) {
   }
 
   function build() {
-    box = root(el, STYLE, "Attention heads");
+    box = root(el, STYLE, "Attention heads", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     error = h("p", {class: "error", role: "alert"});

@@ -27,7 +27,7 @@ const STYLE = `
 `;
 
 export function mount(el, data) {
-  const box = root(el, STYLE, "Attention masks");
+  const box = root(el, STYLE, "Attention masks", data.title);
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
   const switches = h("div", {class: "row"});

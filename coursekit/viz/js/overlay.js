@@ -24,7 +24,7 @@ export function mount(el, data) {
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
 
   function build() {
-    const box = root(el, STYLE, "Attention overlay");
+    const box = root(el, STYLE, "Attention overlay", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     [images, models, heads] = [h("div"), h("div"), h("div")];

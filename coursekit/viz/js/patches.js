@@ -58,7 +58,7 @@ export function mount(el, data, {emit}) {
   }
 
   function build() {
-    box = root(el, STYLE, "Patch attention");
+    box = root(el, STYLE, "Patch attention", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     error = h("p", {class: "error", role: "alert"});

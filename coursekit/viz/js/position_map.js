@@ -40,7 +40,7 @@ export function mount(el, data) {
   }
 
   function build() {
-    box = root(el, STYLE, "Position map");
+    box = root(el, STYLE, "Position map", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     [every, large] = [h("canvas", {"aria-hidden": "true"}), h("canvas", {"aria-hidden": "true"})];

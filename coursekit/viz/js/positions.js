@@ -19,7 +19,7 @@ const STYLE = `
 `;
 
 export function mount(el, data) {
-  const box = root(el, STYLE, "Position codes");
+  const box = root(el, STYLE, "Position codes", data.title);
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
   const names = h("div", {class: "row", role: "group", "aria-label": "Code"});

@@ -35,7 +35,7 @@ const STYLE = `
 const STAGES = ["Query, keys", "Scores", "Scaled", "Softmax", "Output"];
 
 export function mount(el, data) {
-  const box = root(el, STYLE, "Attention step");
+  const box = root(el, STYLE, "Attention step", data.title);
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
   const stages = h("div", {class: "stages", role: "group", "aria-label": "Stage"});

@@ -45,7 +45,7 @@ export function mount(el, data) {
   }
 
   function build() {
-    box = root(el, STYLE, "Reconstruction");
+    box = root(el, STYLE, "Reconstruction", data.title);
     title = h("strong");
     status = h("p", {"aria-live": "polite"});
     images = h("div");

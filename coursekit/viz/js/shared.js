@@ -197,15 +197,6 @@ export function knob(name, min, max, read, change) {
   return {label: h("label", {class: "knob"}, h("span", {}, name), range, output), show};
 }
 
-/** Whether the first opaque background behind an element is dark. Theme attributes differ per host; this does not. */
-export function isDark(el) {
-  for (let node = el; node; node = node.parentElement ?? node.getRootNode().host) {
-    const [r, g, b, a = 1] = (getComputedStyle(node).backgroundColor.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-    if (a > 0.5) return 0.299 * r + 0.587 * g + 0.114 * b < 128;
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 const THEME = `
 .ck { --ink:#1b1b1f; --soft:#5b5b66; --line:#c9c9d2; --field:#f3f3f7; --accent:#0b5fa5; --accent2:#b34700;
   color:var(--ink); font:14px/1.45 system-ui, sans-serif; max-width:760px; padding:4px 0; }
@@ -230,18 +221,14 @@ const THEME = `
 .ck .quiet { fill:var(--soft); }
 `;
 
-/** Empty `el` and build a root in it that follows the theme of what is behind it. */
-export function root(el, style, label) {
+/** Empty `el` and build a root in it that follows the theme of what is behind it: widgets of a kind differ in `title`. */
+export function root(el, style, label, title) {
   // JupyterLab takes arrow keys and Enter for its own commands unless the element says otherwise
   const kind = label.toLowerCase().replaceAll(" ", "-"); // keeps the styles of different widgets on a page apart
-  const box = h("section", {class: `ck ${kind}`, "aria-label": label, "data-lm-suppress-shortcuts": "true",
-    tabindex: -1}); // a click anywhere in it gives it the keys
+  // no <section>: reveal.js would take it for a slide
+  const box = h("div", {class: `ck ${kind}`, role: "region", "aria-label": title ? `${label}: ${title}` : label,
+    "data-lm-suppress-shortcuts": "true", tabindex: -1}); // a click anywhere in it gives it the keys
   el.replaceChildren(h("style", {}, THEME + style.replaceAll(".ck ", `.ck.${kind} `)), box);
-  const follow = () => box.toggleAttribute("data-dark", isDark(el));
-  follow();
-  requestAnimationFrame(follow); // a notebook may attach the element only now
-  const observer = new MutationObserver(follow);
-  for (const node of [document.documentElement, document.body]) observer.observe(node, {attributes: true});
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", follow);
+  followTheme(el, (dark) => box.toggleAttribute("data-dark", dark));
   return box;
 }

@@ -36,7 +36,7 @@ const STYLE = `
 `;
 
 export function mount(el, data, {emit}) {
-  const box = root(el, STYLE, "Token pieces");
+  const box = root(el, STYLE, "Token pieces", data.title);
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
   const error = h("p", {class: "error", role: "alert"});

@@ -23,7 +23,7 @@ ${BARS}
 `;
 
 export function mount(el, data, {emit}) {
-  const box = root(el, STYLE, "Write");
+  const box = root(el, STYLE, "Write", data.title);
   const name = `ck-write-${Math.random().toString(36).slice(2)}`; // of the list and its options
   const title = h("strong");
   const status = h("p", {"aria-live": "polite"});
