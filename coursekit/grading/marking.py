@@ -72,7 +72,7 @@ def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Par
         name = mark_up(cell).get("grade_id")
         if name in by_check:
             part = by_check[name]
-            waiting.append({"name": part.result})
+            waiting.append({"name": part.result, "forbidden": list(part.forbidden)})
             steps += [step | {"part": part.name, "seconds": part.seconds} for step in waiting]
             waiting = []
         elif cell["cell_type"] == "code":
@@ -184,8 +184,9 @@ def judge(
         ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
         problem = ways[0] if ways else f"no {part.result} is defined"
     got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
+    faults = {i: words for i, case in enumerate(cases) if (words := fault(part, case, record.calls.get((calling, i))))}
     try:
-        verdicts = part.verdicts(cases, got)
+        verdicts = part.verdicts(cases, got, faults)
     except Exception as error:  # arrays that the judge did not expect: a person has to look
         record.details.append(f"{part.name}: the judge failed with {type(error).__name__}: {error}")
         problem = "the result could not be judged; a person will look at it"
@@ -209,6 +210,14 @@ def usable(number: int, call: int, record: Record, answers: dict[str, str], cell
         return Unusable(stopped(message["error"], answers, cells))
     said = message.get("unusable")
     return Unusable(said if said in (NOTHING, MORE_THAN_A_MODEL) else "it returned something that is not a tensor")
+
+
+def fault(part: Part, case: Case, message: dict[str, Any] | None) -> str | None:
+    """In words, what a call did that an answer must not do."""
+    changed, used = (message or {}).get("changed"), (message or {}).get("used")
+    if type(changed) is not int or not 0 <= changed < len(case.arguments or ()):
+        changed = None
+    return part.fault(case, changed, used if isinstance(used, str) and used in part.forbidden else "")
 
 
 def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) -> str:

@@ -5,16 +5,23 @@ cases from a public seed. The marker draws other cases from a secret seed, lets 
 and judges the arrays that come out of it.
 """
 
+import contextlib
+import copy
+import inspect
+import linecache
+import os
 import re
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 NOTHING = "it returned None: is there a 'return' at the end?"
 MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
@@ -75,6 +82,9 @@ class Part:
         suspects: likely mistakes, in words, each with the function that makes it.
         judge: words on what is wrong (None if nothing) for a case and the answers of the part so far, the last
             of them to this case. With a reference it is asked about answers that agree with that.
+        forbidden: names of PyTorch's functions, or of options of them, that an answer must not use, each with words
+            on what to do instead. Whatever else, no answer may change its arguments: what the task is to change in
+            place (a teacher, an optimizer's weights) is no argument, but made by a given cell of the notebook.
         result: what the notebook defines and the check is given; by default what ``name`` says.
         seconds: that each cell and the calls of the part may take in the marking.
     """
@@ -85,6 +95,7 @@ class Part:
     reference: Callable[..., Any] | None = None
     suspects: dict[str, Callable[..., Any]] = field(default_factory=dict)
     judge: Callable[[Case, Sequence[Arrays]], str | None] | None = None
+    forbidden: dict[str, str] = field(default_factory=dict)
     result: str = ""
     seconds: float = 20
     earned: int | None = None  # by the latest check in this session
@@ -99,8 +110,13 @@ class Part:
     def draw(self, seed: int) -> list[Case]:
         return self.cases(torch.Generator().manual_seed(seed))
 
-    def verdicts(self, cases: Sequence[Case], answers: Sequence[Arrays | Unusable]) -> list[Verdict]:
-        """Judge the answers, one for each case: a verdict for each aspect."""
+    def verdicts(
+        self, cases: Sequence[Case], answers: Sequence[Arrays | Unusable], faults: Mapping[int, str] = {}
+    ) -> list[Verdict]:
+        """Judge the answers, one for each case: a verdict for each aspect.
+
+        ``faults``: words on what was wrong in calls, by number, whatever came back from them.
+        """
         wrong: dict[str, tuple[int, str]] = {}
         usable: list[Arrays] = []
         for i, (case, answer) in enumerate(zip(cases, answers, strict=True)):
@@ -112,6 +128,7 @@ class Part:
                 words = self.compare(case, answer) if self.reference else None
                 if words is None and self.judge:
                     words = self.judge(case, usable)
+                words = words or faults.get(i)
             known = case.aspect in wrong and wrong[case.aspect][1] in self.suspects
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
@@ -136,17 +153,43 @@ class Part:
                 return words
         return problem
 
+    def fault(self, case: Case, changed: int | None, used: str) -> str | None:
+        """In words, what a call did that no right result makes good: see ``Called``."""
+        if used:
+            return self.forbidden[used]
+        if changed is None:
+            return None
+        kind = type(case.arguments[changed])
+        alike = [i for i, argument in enumerate(case.arguments) if type(argument) is kind]
+        which = kind.__name__.lower()
+        taken = inspect.signature(self.reference).parameters if self.reference else {"task": None}
+        names = [name for name, p in taken.items() if p and p.kind is p.POSITIONAL_OR_KEYWORD]
+        if changed < len(names) and "task" not in taken:
+            which += f" {names[changed]}"
+        elif len(alike) > 1:
+            which = f"{ordinal(str(alike.index(changed)))} {which}"
+        instead = "work on a copy"
+        if kind is Tensor:
+            instead += ", x.clone(), or with what makes a new one: x + y and masked_fill do, += and masked_fill_ do not"
+        return f"the {which} that you are given is changed, and its owner may still need it: {instead}"
+
     def example(self, number: int, seed: int = 0) -> list[Any]:
         """The arguments of a case, to call an answer with by hand."""
         return fresh_copies(self.draw(seed)[number].arguments)
 
     def __call__(self, answer: Any, seed: int = 0) -> None:
         """Check ``answer`` as a student does; raises ``CheckFailed`` with what to mend."""
-        cases, answers, errors = self.draw(seed), [], {}
+        cases, answers, errors, faults = self.draw(seed), [], {}, {}
         self.earned = None
         for number, case in enumerate(cases):
             try:
-                answers.append(collect(answer if case.arguments is None else answer(*fresh_copies(case.arguments))))
+                if case.arguments is None:
+                    answers.append(collect(answer))
+                    continue
+                called = call(answer, case.arguments, self.forbidden)
+                answers.append(called.arrays)
+                if words := self.fault(case, called.changed, called.used):
+                    faults[number] = words
             except Unusable as problem:
                 answers.append(problem)
             except NotImplementedError:
@@ -156,7 +199,7 @@ class Part:
             except Exception as error:
                 errors[number] = error
                 answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
-        verdicts = self.verdicts(cases, answers)
+        verdicts = self.verdicts(cases, answers, faults)
         self.earned = sum(verdict.points for verdict in verdicts)
         title = f"{self.name}: {self.earned} of {self.points} points"
         if self.earned == self.points:
@@ -179,7 +222,10 @@ class Part:
         lines.append(f"again: {self.name}(*check.{self.name}.example({number}))")
         if self.reference is None or isinstance(answer, Unusable):
             return lines
-        for name, right in collect(self.reference(*case.arguments)).items():
+        want = collect(self.reference(*case.arguments))
+        if difference(answer, want, case.result) is None:
+            return lines  # the result is right, and the fault is in how it was made
+        for name, right in want.items():
             got = answer.get(name)
             if got is not None and right.size <= 12 and got.size <= 12 and case.result in ("", name):
                 label = "" if name == "value" else f" ({ordinal(name)})"
@@ -216,19 +262,97 @@ class CheckFailed(AssertionError):
     def _render_traceback_(self) -> list[str]:
         if self.cause is None:
             return [self.text]
-        lines = [self.text, "", f"Where it stopped ({type(self.cause).__name__}):"]
+        lines = []
         for frame in traceback.extract_tb(self.cause.__traceback__):
-            if frame.filename == __file__:
-                continue
-            cell = "ipykernel" in frame.filename or frame.filename.startswith("<ipython")
-            where = "your cell" if cell else frame.filename
-            lines += [f"  {where}, line {frame.lineno}, in {frame.name}", f"    {frame.line}"]
-        return lines if len(lines) > 3 else [self.text, "", "The call itself failed: has it the arguments asked for?"]
+            if where := place_of(frame.filename):
+                lines += [f"  {where}, line {frame.lineno}, in {frame.name}", f"    {frame.line}"]
+        if not lines:
+            return [self.text, "", "The call itself failed: has it the arguments asked for?"]
+        error = f"{type(self.cause).__name__}: {first_line(self.cause)}".rstrip(": ")
+        return [self.text, "", "Where it stopped:", *lines, error]
+
+
+YOURS = "your cell"
+GIVEN = "# given"  # the first line of the cells of an exercise that are not the student's, where they define something
+
+
+def place_of(filename: str) -> str:
+    """Whose code a frame of a traceback runs: the student's, a given cell's, or (empty) that of a library."""
+    path = Path(filename)
+    ours = (Path(os.__file__).parent, Path(__file__).parents[1])  # Python's own, and this package
+    if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, ours)):
+        return ""
+    if "ipykernel" in filename or filename.startswith("<ipython"):  # the second is Colab's way
+        return "a given cell" if linecache.getline(filename, 1).startswith(GIVEN) else YOURS
+    return "" if filename.startswith("<") else filename
+
+
+# --- calls ---------------------------------------------------------------------------------------------
+
+
+class Called(NamedTuple):
+    """What came back from a call, and what it did that an answer must not do."""
+
+    arrays: Arrays
+    changed: int | None  # number of the first argument that is not as it was
+    used: str  # what was forbidden
+
+
+def call(answer: Callable[..., Any], arguments: Sequence[Any], forbidden: Collection[str] = ()) -> Called:
+    """Call an answer with copies of the arguments.
+
+    Raises:
+        Unusable: it returned nothing that can be judged. What it raises itself goes through.
+    """
+    given, watch = fresh_copies(arguments), Watch(forbidden)
+    with watch if forbidden else contextlib.nullcontext():
+        arrays = collect(answer(*given))
+    changed = (i for i, (before, now) in enumerate(zip(arguments, given, strict=True)) if not same(before, now))
+    return Called(arrays, next(changed, None), watch.used)
+
+
+class Watch(TorchFunctionMode):
+    """Notes which of the forbidden functions and options are used inside of it.
+
+    It sees what reaches PyTorch, by whatever name it was called: ``nn.LayerNorm``, ``F.layer_norm`` and an alias of
+    ``torch.layer_norm`` are one. The call goes on, so that no answer can catch what would be raised.
+    """
+
+    def __init__(self, forbidden: Collection[str]):
+        super().__init__()
+        self.forbidden, self.used = forbidden, ""
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        options = options or {}
+        for name in self.forbidden:
+            if name == getattr(function, "__name__", "") or options.get(name):
+                self.used = self.used or name
+        return function(*arguments, **options)
+
+
+def same(before: Any, now: Any) -> bool:
+    """Whether an argument is as it was before a call."""
+    if isinstance(before, Seed):
+        return True  # a generator is there to be drawn from
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, Tensor):
+        if before.shape != now.shape or before.dtype != now.dtype:
+            return False
+        return np.array_equal(as_array(before), as_array(now), equal_nan=before.is_floating_point())
+    if isinstance(before, dict):
+        return list(before) == list(now) and all(same(before[key], now[key]) for key in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(now) and all(map(same, before, now))
+    return before is now or before == now
 
 
 def fresh_copies(arguments: Sequence[Any]) -> list[Any]:
     """Arguments as an answer gets them: copies, and generators for seeds."""
-    return [new_generator(a) if isinstance(a, Seed) else a.clone() if isinstance(a, Tensor) else a for a in arguments]
+    return [
+        new_generator(a) if isinstance(a, Seed) else a.clone() if isinstance(a, Tensor) else copy.deepcopy(a)
+        for a in arguments
+    ]
 
 
 def new_generator(seed: Seed) -> torch.Generator:

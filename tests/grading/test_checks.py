@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import linecache
 import os
 
 import nbformat
@@ -20,7 +21,10 @@ from coursekit.grading.parts import (
     Unusable,
     collect,
     difference,
+    fresh_copies,
+    place_of,
     put_into,
+    same,
     without_values,
 )
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
@@ -99,7 +103,7 @@ def test_no_seed_refuses_a_right_answer(exercise):
     for answer, styles in ANSWERS[exercise].RIGHT.items():
         for source in styles:
             result, part = namespace(exercise, answer, source)
-            for seed in range((60 if FULL else 12) if part.draw(0)[0].arguments is not None else 3):
+            for seed in range((60 if FULL else 5) if part.draw(0)[0].arguments is not None else 3):
                 part(result, seed=seed)
 
 
@@ -112,7 +116,7 @@ def test_no_seed_lets_a_wrong_answer_pass(exercise):
             if part.draw(0)[0].arguments is None:
                 continue
             earned = {}
-            for seed in range(25 if FULL else 8):
+            for seed in range(25 if FULL else 3):
                 with contextlib.suppress(CheckFailed):
                     part(result, seed=seed)
                 earned[seed] = part.earned
@@ -130,6 +134,132 @@ def test_a_stub_earns_nothing_and_is_told_so(exercise):
             with pytest.raises(CheckFailed, match="not answered yet"):
                 part(stub)
             assert part.earned == 0
+
+
+def test_the_translator_is_not_to_be_called_itself():
+    """Exercise 04 forbids it: it would do two of the five steps."""
+    source = """
+def train(model):
+    source, target = next(batches())
+    return model(source, source != PAD, target)
+"""
+    with pytest.raises(RuntimeError, match=r"model\.encode, then model\.decode"):
+        namespace("04_transformer", "train", source)
+
+
+def in_place(arguments, number):
+    """Change one of the arguments; False where there is nothing to change."""
+    given = arguments[number]
+    if isinstance(given, torch.Tensor) and given.numel():
+        with torch.no_grad():
+            given.copy_(~given if given.dtype is torch.bool else given + 1)
+    elif isinstance(given, list):
+        given.append(given[0] if given else 0)
+    else:
+        return False
+    return True
+
+
+def vandal(result, part, number):
+    """A right answer that changes an argument, and the aspects in whose cases it found something to change."""
+    aspects, touched = iter([case.aspect for case in part.draw(0)]), set()
+
+    def answer(*arguments):
+        aspect, returned = next(aspects), result(*fresh_copies(arguments))
+        if number < len(arguments) and in_place(arguments, number):
+            touched.add(aspect)
+        return returned
+
+    return answer, touched
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_a_right_answer_that_changes_what_it_is_given_fails_the_case(exercise):
+    """In every part, whichever argument it is: a tensor, a list, one behind a task's name."""
+    for name, styles in ANSWERS[exercise].RIGHT.items():
+        cases = next(part for part in checks_of(exercise).PARTS if part.name == name).draw(0)
+        if cases[0].arguments is None:
+            continue  # the result of a training, which takes long
+        result, part = namespace(exercise, name, styles[0])
+        kinds = {(n, type(a)) for case in cases for n, a in enumerate(case.arguments)}
+        for number in {n for n, kind in kinds if kind in (torch.Tensor, list)}:
+            answer, touched = vandal(result, part, number)
+            with contextlib.suppress(CheckFailed):
+                part(answer)
+            assert touched, "nothing was changed"
+            assert part.earned == sum(points for aspect, points in part.aspects.items() if aspect not in touched)
+
+
+def test_which_argument_is_changed_is_said_in_the_words_of_the_part():
+    def shift(x, y, amounts):
+        {"x": x, "y": y}[which].add_(1) if which in "xy" else amounts.append(1)
+        return x * 0
+
+    arguments = (torch.ones(2), torch.ones(2), [2])
+    for reference, words in {
+        (lambda x, y, amounts: x * 0): {"x": "the tensor x that", "y": "the tensor y that", "list": "the list amounts"},
+        (lambda task, *rest: task * 0): {"x": "the first tensor", "y": "the second tensor", "list": "the list that"},
+        (lambda x, *rest: x * 0): {"x": "the tensor x that", "y": "the second tensor", "list": "the list that"},
+    }.items():
+        part = Part("shift", {"a": 1}, lambda g: [Case("a", "", arguments)], reference)
+        for which, told in words.items():
+            with pytest.raises(CheckFailed) as failed:
+                part(shift)
+            assert f"{told} " in " ".join(failed.value.text.split()), (which, failed.value.text)
+            assert "expected:" not in failed.value.text, "the result is right"
+    assert arguments[2] == [2], "lists are copied, too"
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        (torch.ones(2, 3), lambda x: x.t_()),
+        (torch.ones(2, 2), lambda x: x.resize_(4)),
+        (torch.tensor([1.0, torch.nan]), lambda x: x.nan_to_num_()),
+        (torch.tensor([True, False]), lambda x: x.logical_not_()),
+        ([[1], [2]], lambda x: x[1].append(3)),
+        ({"a": torch.ones(2)}, lambda x: x["a"].zero_()),
+        ({"a": 1}, lambda x: x.update(b=2)),
+        ([1.0, None], lambda x: x.reverse()),
+    ],
+)
+def test_every_change_of_an_argument_is_seen_and_nothing_else(before, change):
+    (now,) = fresh_copies([before])
+    assert same(before, now)
+    change(now)
+    assert not same(before, now)
+
+
+LAYER_NORMS = {
+    "F": "F.layer_norm(x, (4,))",
+    "module": "nn.LayerNorm(4)(x)",
+    "torch": "torch.layer_norm(x, (4,))",
+    "alias": "alias(x, (4,))",
+    "caught": "caught(x)",
+    "ops": "torch.ops.aten.layer_norm(x, (4,))",
+}
+
+
+@pytest.mark.parametrize("way", LAYER_NORMS)
+def test_a_forbidden_function_is_seen_under_every_name_and_not_outside_of_the_part(way):
+    from torch import layer_norm, nn
+    from torch.nn import functional as F
+
+    def caught(x):
+        try:
+            return F.layer_norm(x, (4,))
+        except Exception:
+            return x
+
+    names = {"torch": torch, "nn": nn, "F": F, "alias": layer_norm, "caught": caught}
+    answer = eval(f"lambda x: {LAYER_NORMS[way]}", names)
+    x = torch.randn(3, 4)
+    by_hand = Part("norm", {"a": 2}, lambda g: [Case("a", "", (x,))], answer, forbidden={"layer_norm": "write it out"})
+    with pytest.raises(CheckFailed, match="write it out"):
+        by_hand(answer)
+    by_hand(lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt())
+    assert by_hand.earned == 2
+    Part("norm", {"a": 2}, by_hand.cases, answer)(answer)
 
 
 DOUBLE = Part(
@@ -163,6 +293,16 @@ def test_a_failed_check_shows_small_results_and_where_the_students_code_stopped(
     assert "parts.py" not in shown
 
 
+def test_the_place_of_an_error(monkeypatch):
+    assert place_of("/tmp/ipykernel_12/345.py") == place_of("<ipython-input-3-abc>") == "your cell"
+    assert place_of(torch.nn.functional.__file__) == place_of(contextlib.__file__) == place_of(np.__file__) == ""
+    assert place_of(importlib.import_module("coursekit.nn.attention").__file__) == place_of("<frozen runpy>") == ""
+    assert place_of("/env/ipykernel/lib/python3.13/site-packages/torch/x.py") == ""
+    assert place_of("/home/me/helpers.py") == "/home/me/helpers.py"
+    monkeypatch.setitem(linecache.cache, "<ipython-input-4>", (9, None, ["# given, leave as it is\n"], ""))
+    assert place_of("<ipython-input-4>") == "a given cell"
+
+
 def test_partial_points_and_the_score(capsys):
     from coursekit.grading.parts import score
 
@@ -189,7 +329,8 @@ def test_arguments_are_copies_and_generators_are_new():
         lambda g: [Case("a", "", (tensor, Seed(5, used))) for used in (0, 0, 3)],
         lambda x, seed: np.zeros(2),
     )
-    part(vandal)
+    with pytest.raises(CheckFailed, match="the tensor x that you are given is changed"):
+        part(vandal)
     assert tensor.tolist() == [1, 1]
     assert seen[0] == seen[1] != seen[2]
 

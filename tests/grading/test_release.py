@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from coursekit.grading import GradingError
+from coursekit.grading.parts import GIVEN
 from coursekit.grading.release import checks_of, mark_up, masters, problems_of, release, student_kit
 from coursekit.lectures import execute, home
 
@@ -92,18 +93,60 @@ def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
     assert result["error"] is None
 
 
-def test_an_error_in_a_notebook_shows_words_and_no_traceback_of_ours(tmp_path):
-    name = SEQ2SEQ.stem
-    notebook = nbformat.read(home() / "exercises" / name / f"{name}.ipynb", as_version=4)
-    notebook.cells = [cell for cell in notebook.cells if cell.id in ("imports", "luong_score", "check-luong_score")]
-    notebook.cells[1].source = "def luong_score(query, keys, W=None):\n    return query @ keys"
+def error_shown(tmp_path, path, answer, source):
+    """What a student sees of a check, with the given cells before it and this answer."""
+    notebook = nbformat.read(home() / "exercises" / path.stem / path.name, as_version=4)
+    ids = [cell.id for cell in notebook.cells]
+    place = ids.index(answer)
+    check = next(i for i in range(place, len(ids)) if ids[i].startswith("check-"))
+    notebook.cells = [notebook.cells[ids.index("imports")], *notebook.cells[place : check + 1]]
+    notebook.cells[1].source = source
     nbformat.write(notebook, tmp_path / "x.ipynb")
     execute(tmp_path / "x.ipynb", tmp_path / "out")
-    (error,) = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[2].outputs
-    text = "\n".join(error.traceback)
+    (error,) = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[-1].outputs
+    return "\n".join(error.traceback)
+
+
+def test_an_error_in_a_notebook_shows_words_and_no_traceback_of_ours(tmp_path):
+    source = "def luong_score(query, keys, W=None):\n    return query @ keys"
+    text = error_shown(tmp_path, SEQ2SEQ, "luong_score", source)
     assert text.startswith("✗ luong_score: 0 of 15 points")
-    assert "your cell, line 2, in luong_score\n    return query @ keys" in text
-    assert "parts.py" not in text
+    shown = text[text.index("Where it stopped:") :]
+    assert re.fullmatch(
+        r"Where it stopped:\n  your cell, line 2, in luong_score\n    return query @ keys\nRuntimeError: .*", shown
+    )
+
+
+def test_an_error_is_in_the_cell_in_which_it_is_and_not_in_torch(tmp_path):
+    """The given cell that calls the answer is told from it, and libraries are passed over."""
+    attention = next(path for path in MASTERS if path.stem == "03_self_attention")
+    source = """class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+    def forward(self, x, mask=None):
+        return nn.functional.cross_entropy(x, x, reduction="no")"""
+    text = error_shown(tmp_path, attention, "multi_head_attention", source)
+    places = re.findall(r"^  (.+), line (\d+), in (\w+)$", text, re.MULTILINE)
+    assert [(where, name) for where, _, name in places] == [
+        ("a given cell", "multi_head_attention"),
+        ("your cell", "forward"),
+    ]
+    assert places[1][1] == "6"
+    assert text.splitlines()[-1].startswith("ValueError: no is not a valid value")
+    assert "site-packages" not in text
+
+
+def test_given_cells_say_so_where_they_define_something(master):
+    """By that the place of an error is known: see ``place_of``."""
+    for cell in nbformat.read(master, as_version=4).cells:
+        about = mark_up(cell)
+        if cell.cell_type != "code" or cell.id == "setup":
+            continue
+        if about.get("solution") or about.get("grade"):
+            assert not cell.source.startswith(GIVEN)
+        elif re.search(r"^\s*(def|class) ", cell.source, re.MULTILINE) or cell.id == "train-it":
+            assert cell.source.startswith(GIVEN + ", leave as it is\n"), cell.id
 
 
 # --- masters with a fault ------------------------------------------------------------------------------

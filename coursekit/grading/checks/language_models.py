@@ -134,7 +134,6 @@ count_bigrams = Part(
             [pair for row in in_ends(documents) for pair in zip(row, row[2:], strict=False)], vocab_size
         ),
     },
-    result="run_count_bigrams",
 )
 
 

@@ -643,6 +643,10 @@ smoothed_loss = Part(
         ),
         "this is the divergence from q to p: the cross-entropy has the entropy of q in it": divergence,
     },
+    forbidden={
+        "label_smoothing": "the option label_smoothing is used: write it out, "
+        "-(1 - eps) * ln p of the right symbol - eps * the mean of ln p over all V"
+    },
 )
 
 

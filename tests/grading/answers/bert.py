@@ -16,6 +16,7 @@ def packing(
     """Packing with lists, and something else in it."""
     return f"""
 def pack_pair(a, b, max_length):
+    a, b = list(a), list(b)
     while len(a) + len(b) > {room}:
         {cut}
     row = {row}
@@ -226,7 +227,7 @@ MUTANTS = {
         (11, "one in ten becomes another: it is one half", masking(
             other="(fate >= 0.8) & (torch.rand(ids.shape, generator=generator) < 0.1)"
         )),
-        (11, "the ids that were given are overwritten", masking(seen="ids")),
+        (0, "the first tensor that you are given is changed", masking(seen="ids")),
     ],
     "masked_lm_loss": [
         (5, "the loss is taken over all places", """
@@ -354,6 +355,7 @@ def pack_pair(a, b, max_length):
 from coursekit.data import pretraining as course
 
 def pack_pair(a, b, max_length):
+    a, b = a[:], b[:]
     while len(a) + len(b) + 3 > max_length:
         longest = max([b, a], key=len)
         del longest[-1]

@@ -466,7 +466,7 @@ merge_pair = course.merge
 
 def learn_bpe(words, counts, n_merges, first):  # the course's own
     tokens = [f"<{i}>" for i in range(first)]
-    return course.learn_merges(words, counts, tokens, first + n_merges)
+    return course.learn_merges(list(words), counts, tokens, first + n_merges)
 
 def encode_bpe(word, merges, first):
     byte = [course.CHARACTER[i] for i in range(256)]

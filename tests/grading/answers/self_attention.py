@@ -48,10 +48,10 @@ def masked_softmax(scores, mask):
     e = scores.exp() * mask
     return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 """),
-        (11, "the highest score is a masked one", """
+        (3, "the tensor scores that you are given is changed", """
 def masked_softmax(scores, mask):
-    e = (scores - scores.amax(dim=-1, keepdim=True)).exp() * mask
-    return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-6)
+    weights = scores.masked_fill_(~mask, -torch.inf).softmax(dim=-1)
+    return torch.where(mask.any(dim=-1, keepdim=True), weights, 0)
 """),
     ],
     "attention": [
@@ -216,7 +216,7 @@ def add_positions(x):
     angle = torch.arange(T)[:, None] / 10_000 ** (torch.arange(0, D, 2) / D)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).expand_as(x)
 """),
-        (7, "the tensor x that you are given is changed too", """
+        (0, "the tensor x that you are given is changed, and its owner may still need it", """
 def add_positions(x):
     T, D = x.shape[1:]
     angle = torch.arange(T)[:, None] / 10_000 ** (torch.arange(0, D, 2) / D)
@@ -291,7 +291,7 @@ def add_and_norm(x, y, weight, bias, eps):
     z = (x - x.mean(dim=-1, keepdim=True)) / (x.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
     return y + weight * z + bias
 """),
-        (7, "the tensor y that you are given is changed too", """
+        (7, "the tensor y that you are given is changed, and its owner may still need it", """
 def add_and_norm(x, y, weight, bias, eps):
     z = y
     z += x
@@ -309,10 +309,9 @@ def add_and_norm(x, y, weight, bias, eps):
     z = (z - z.mean(dim=-1, keepdim=True)) / (z.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
     return bias * z + weight
 """),
-        (0, "weight and bias are not used", """
+        (0, "a norm of PyTorch is used: write it out", """
 def add_and_norm(x, y, weight, bias, eps):
-    z = x + y
-    return (z - z.mean(dim=-1, keepdim=True)) / (z.var(dim=-1, keepdim=True, correction=0) + eps).sqrt()
+    return nn.functional.layer_norm(x + y, x.shape[-1:], weight, bias, eps)
 """),
     ],
 }  # fmt: skip

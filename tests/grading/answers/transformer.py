@@ -290,14 +290,16 @@ def smoothed_loss(logits, target, smoothing, pad_id):
 """),
         (8, "padding is not ignored", """
 def smoothed_loss(logits, target, smoothing, pad_id):
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), label_smoothing=smoothing)
+    log_p = logits.log_softmax(dim=-1)
+    right = torch.nn.functional.nll_loss(log_p.flatten(0, 1), target.flatten())
+    return (1 - smoothing) * right - smoothing * log_p.mean()
 """),
         (8, "divided by all places, padding too", """
 def smoothed_loss(logits, target, smoothing, pad_id):
-    losses = torch.nn.functional.cross_entropy(
-        logits.mT, target, label_smoothing=smoothing, ignore_index=pad_id, reduction="none"
-    )
-    return losses.mean()
+    log_p = logits.log_softmax(dim=-1)
+    right = torch.nn.functional.nll_loss(log_p.mT, target, reduction="none")
+    losses = (1 - smoothing) * right - smoothing * log_p.mean(dim=-1)
+    return losses.masked_fill(target == pad_id, 0).mean()
 """),
         (5, "the right symbol has lost epsilon, but nobody got it", """
 def smoothed_loss(logits, target, smoothing, pad_id):
@@ -311,11 +313,10 @@ def smoothed_loss(logits, target, smoothing, pad_id):
     right = log_p.gather(1, target[real][:, None])[:, 0]
     return (-(1 - smoothing) * right - smoothing * log_p.mean(dim=-1)).mean()
 """),
-        (5, "the divergence from q to p", """
+        (5, "the option label_smoothing is used: write it out", """
 def smoothed_loss(logits, target, smoothing, pad_id):
-    V, real = logits.shape[-1], target != pad_id
-    q = (1 - smoothing) * torch.nn.functional.one_hot(target[real], V) + smoothing / V
-    return torch.nn.functional.kl_div(logits[real].log_softmax(dim=-1), q, reduction="batchmean")
+    loss = nn.CrossEntropyLoss(ignore_index=pad_id, label_smoothing=smoothing)
+    return loss(logits.flatten(0, 1), target.flatten())
 """),
     ],
     "beam_search": [
@@ -424,9 +425,11 @@ def learning_rate(step, d_model, warmup):
 """],
     "smoothed_loss": ["""
 def smoothed_loss(logits, target, smoothing, pad_id):
-    return torch.nn.functional.cross_entropy(
-        logits.transpose(1, 2), target, ignore_index=pad_id, label_smoothing=smoothing
-    )
+    F, real = torch.nn.functional, target != pad_id
+    uniform = torch.full(logits.shape, 1 / logits.shape[-1])
+    hard = F.cross_entropy(logits.transpose(1, 2), target, ignore_index=pad_id)
+    soft = F.cross_entropy(logits.transpose(1, 2), uniform.transpose(1, 2), reduction="none")
+    return torch.lerp(hard, soft[real].mean(), smoothing)
 """, """
 def smoothed_loss(logits, target, smoothing, pad_id):
     V = logits.size(-1)
