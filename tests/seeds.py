@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from hashlib import sha256
 from pathlib import Path
 
 import nbformat
@@ -46,14 +47,16 @@ def reseeded(notebook: nbformat.NotebookNode, offset: int) -> nbformat.NotebookN
 
 
 def run(lecture: Path, seed: int, folder: Path) -> list[dict]:
-    """Execute the lecture there; returns its claims, which are also kept in ``folder``."""
+    """Execute the lecture there; returns its claims, which ``folder`` keeps for as long as its code is the same."""
+    notebook = reseeded(nbformat.read(lecture, as_version=4), APART * seed)
+    code = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    code = sha256(code.encode()).hexdigest()
     kept = folder / "claims" / f"{lecture.stem}.json"
-    if kept.exists() and kept.stat().st_mtime > lecture.stat().st_mtime:
-        return json.loads(kept.read_text("utf-8"))
+    if kept.exists() and (before := json.loads(kept.read_text("utf-8")))["code"] == code:
+        return before["claims"]
     place = folder / "notebooks"
     place.mkdir(parents=True, exist_ok=True)
     shutil.copytree(lecture.parent / "pictures", place / "pictures", dirs_exist_ok=True)
-    notebook = reseeded(nbformat.read(lecture, as_version=4), APART * seed)
     nbformat.write(notebook, place / lecture.name)
     result = lectures.execute(place / lecture.name, folder / lecture.stem)
     executed = nbformat.read(folder / lecture.stem / "notebook.ipynb", as_version=4)
@@ -61,7 +64,7 @@ def run(lecture: Path, seed: int, folder: Path) -> list[dict]:
     wrong = [f"{out.ename}: {out.evalue}" for out in wrong if out.ename != "ClaimFailed"]
     if wrong or result["error"]:
         raise RuntimeError(f"{lecture.stem}, seed {seed}: {result['error'] or wrong[0]}")
-    save_json(kept, result["claims"])
+    save_json(kept, {"code": code, "claims": result["claims"]})
     return result["claims"]
 
 

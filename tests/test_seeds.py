@@ -57,6 +57,25 @@ def test_a_claim_that_fails_once_or_does_not_repeat_is_named(value, again, lucky
     assert ("right" in console.export_text()) is (lucky and again == 0.5)
 
 
+def test_what_has_been_executed_is_kept_until_the_code_changes(tmp_path, monkeypatch):
+    (tmp_path / "pictures").mkdir()
+    lecture, executed = tmp_path / "01_x.ipynb", []
+
+    def execute(path, out):
+        out.mkdir(parents=True, exist_ok=True)
+        nbformat.write(nbformat.read(path, as_version=4), out / "notebook.ipynb")
+        executed.append(path)
+        return {"claims": [{"name": "a", "value": len(executed)}], "error": None}
+
+    def written(prose, code):
+        cells = [nbformat.v4.new_markdown_cell(prose), nbformat.v4.new_code_cell(code)]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), lecture)
+        return seeds.run(lecture, 1, tmp_path / "build")[0]["value"]
+
+    monkeypatch.setattr(seeds.lectures, "execute", execute)
+    assert [written("old", "seed(0)"), written("new", "seed(0)"), written("new", "seed(1)")] == [1, 1, 2]
+
+
 def test_a_python_that_is_not_there_is_not_found():
     version = ".".join(map(str, sys.version_info[:2]))
     asked = subprocess.run([full.find_python(version), "-V"], capture_output=True, text=True, check=True)
