@@ -159,7 +159,9 @@ def test_a_run_that_is_stopped_leaves_no_kernel_and_loses_nothing(by, jobs, cour
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         nbformat.write(notebook, course / "notebooks" / f"{name}.ipynb")
     command = [sys.executable, "-m", "coursekit", "run", "--all", "--jobs", jobs]
-    running = subprocess.Popen(command, cwd=course, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    listens = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}  # also under nohup
+    running = subprocess.Popen(command, cwd=course, **streams, **listens)
     begun = ["01_holds", "02_fails"][: int(jobs)]
     kernels = [course / "notebooks" / f"{name}.pid" for name in begun]
     deadline = time.monotonic() + 120
