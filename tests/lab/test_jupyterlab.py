@@ -66,7 +66,7 @@ def lab(tmp_path_factory):
         subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log) as server,
     ):
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with contextlib.suppress(urllib.error.URLError, ConnectionError):
                 urllib.request.urlopen(f"{address}/api?token=t", timeout=2).close()
@@ -74,7 +74,7 @@ def lab(tmp_path_factory):
             time.sleep(0.2)
         yield address
         server.terminate()
-        server.wait(20)
+        server.wait(60)
     with pytest.raises(urllib.error.URLError):  # JupyterLab itself, which `coursekit lab` started, has ended too
         urllib.request.urlopen(address, timeout=2)
 
