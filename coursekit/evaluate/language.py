@@ -135,6 +135,11 @@ def distinct_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
 def repetition_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
     """How much texts repeat themselves: ``1 - distinct_n`` of each alone, and the mean of that.
 
+    A text of less than ``n`` tokens says nothing of this and is left out.
+
     Source: Welleck et al. (2020), arXiv 1908.04319, section 6.1 (seq-rep-n).
     """
+    texts = [text for text in texts if len(text) >= n]
+    if not texts:
+        raise ValueError(f"n={n}: no text has so many tokens")
     return sum(1 - distinct_n([text], n) for text in texts) / len(texts)

@@ -121,7 +121,9 @@ def test_runs_counted_by_hand():
     texts = ["abab", "abc", "z"]  # ab ba ab, ab bc, none
     assert distinct_n(texts, 2) == pytest.approx(3 / 5)
     assert distinct_n(texts, 1) == pytest.approx(4 / 8)
-    assert repetition_n(["abab", "abc"], 2) == pytest.approx((1 / 3 + 0) / 2)
+    assert repetition_n(["abab", "abc", "z", ""], 2) == pytest.approx((1 / 3 + 0) / 2)
     assert distinct_n([[1, 23], [12, 3]], 2) == 1
     with pytest.raises(ValueError, match="n=5: no text has so many tokens"):
         distinct_n(texts, 5)
+    with pytest.raises(ValueError, match="n=5: no text has so many tokens"):
+        repetition_n(texts, 5)
