@@ -279,7 +279,7 @@ def digest(job: dict[str, Any]) -> str:
     """Of all that decides a mark: the answers, the exercise, its checks, the seed, the hidden cases."""
     checks = checks_of(job["exercise"])
     private = Path(job["private"] or "", f"{job['exercise']}.py")
-    sources = [Path(checks.__file__), Path(checks.__file__).parents[1] / "parts.py"]
+    sources = [Path(checks.__file__), *(Path(__file__).with_name(name) for name in ("parts.py", "calls.py"))]
     if job["private"] and private.is_file():
         sources.append(private)
     state = hashlib.sha256(json.dumps(job, sort_keys=True).encode())

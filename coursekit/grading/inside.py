@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from safetensors.numpy import load, save
 
-from coursekit.grading.parts import YOURS, Arrays, Seed, Unusable, call, collect, place_of
+from coursekit.grading.calls import Arrays, Seed, Unusable, call, collect
+from coursekit.grading.parts import YOURS, place_of
 
 
 def pack(arrays: Arrays) -> str:

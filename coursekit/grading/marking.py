@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.grading import GradingError, sandbox
+from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Unusable
 from coursekit.grading.inside import pack_arguments, unpack
-from coursekit.grading.parts import MORE_THAN_A_MODEL, NOTHING, Arrays, Case, Part, Unusable, without_values
+from coursekit.grading.parts import Case, Part, without_values
 from coursekit.grading.release import CHECK, checks_of, mark_up
 
 COURSE = "attention-course"

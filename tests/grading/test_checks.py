@@ -11,20 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from coursekit.grading.calls import Seed, Unusable, collect, fresh_copies, same
 from coursekit.grading.parts import (
     DIVERGED,
     NOT_GIVEN,
     Case,
     CheckFailed,
     Part,
-    Seed,
-    Unusable,
-    collect,
     difference,
-    fresh_copies,
     place_of,
     put_into,
-    same,
     without_values,
 )
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.grading import GradingError, batch, sandbox
+from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
 from coursekit.grading.marking import check_hidden_cases, fault, mark, seed_for
-from coursekit.grading.parts import Seed
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only

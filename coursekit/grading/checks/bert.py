@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coursekit.data.downstream import TAGS, entities
+from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.seq2seq_attention import equally_likely, numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, Seed, put_into, results, values
+from coursekit.grading.parts import Case, Part, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
 from coursekit.text.tokenizer_json import load_tokenizer

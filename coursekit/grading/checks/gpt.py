@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from coursekit.data.prompts import ANSWER, Prompted, as_ids
 from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.generate import generate
+from coursekit.grading.calls import Seed
 from coursekit.grading.checks.bert import judge_draws, log_p, number
 from coursekit.grading.checks.self_attention import (
     ORDERS,
@@ -48,7 +49,7 @@ from coursekit.grading.checks.transformer import (
     silenced,
     wide,
 )
-from coursekit.grading.parts import Case, Part, Seed, put_into, results, values
+from coursekit.grading.parts import Case, Part, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.gpt import GPT
 from coursekit.text.bpe import BPE

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from coursekit.data.world import as_text, sentences
+from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import DIVERGED, Arrays, Case, Part, values
+from coursekit.grading.parts import DIVERGED, Case, Part, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.nnlm import NNLM, NNLMConfig, context_windows
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, in_rows

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from coursekit.data.reversal import reversal
-from coursekit.grading.parts import Case, Part, Seed, put_into, results, values
+from coursekit.grading.calls import Seed
+from coursekit.grading.parts import Case, Part, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
 

@@ -18,9 +18,10 @@ from torch.nn import functional as F
 
 from coursekit.data.digits import Digits, digits
 from coursekit.evaluate.features import knn
+from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, put_into
+from coursekit.grading.parts import Case, Part, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
 from coursekit.models.vit import ViTConfig

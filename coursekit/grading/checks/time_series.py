@@ -20,9 +20,10 @@ from torch.nn import functional as F
 
 from coursekit.data.series import Station, best_forecast, climate, draw_regimes, measured
 from coursekit.evaluate.forecast import mase, seasonal_naive
+from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, put_into
+from coursekit.grading.parts import Case, Part, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
 

@@ -20,9 +20,10 @@ from coursekit.data.translation import as_batch, to_ids, world_vocab
 from coursekit.data.world import as_text, sentences
 from coursekit.decode.translate import greedy
 from coursekit.evaluate import bleu
+from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.self_attention import attention_reference, mask_afterwards, scaled_weights
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Arrays, Case, Part, put_into
+from coursekit.grading.parts import Case, Part, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.text.vocab import Vocab

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.data.digits import Digits, digits
+from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
 from coursekit.grading.checks.transformer import norm_of
-from coursekit.grading.parts import Arrays, Case, Part, put_into, values
+from coursekit.grading.parts import Case, Part, put_into, values
 from coursekit.grading.parts import score as show_score
 from coursekit.nn.blocks import Block
 
