@@ -84,7 +84,7 @@ def run(
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("code cells"))
     failed, stopped = False, False
-    # Threads are enough, as each lecture computes in its kernel's process, and die with this process.
+    # Threads are enough: each lecture computes in its kernel's process, which is killed where the run is stopped.
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress, ThreadPoolExecutor(jobs) as pool:
         futures = {}
         for path in paths:
@@ -95,6 +95,8 @@ def run(
             for future in as_completed(futures):
                 failed |= report(futures[future], out, future.result())
         except KeyboardInterrupt:
+            for one in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(one, signal.SIG_IGN)  # pressed twice, it is stopped once
             stopped = True
             import psutil
 
@@ -110,8 +112,7 @@ def run(
 
 
 def advance(progress: Progress, task: TaskID, done: int, cells: int) -> None:
-    if not progress.tasks[task].started:
-        progress.start_task(task)
+    progress.start_task(task)  # once
     progress.update(task, completed=done, total=cells)
 
 

@@ -1,6 +1,7 @@
 """Find lectures and execute them without a browser."""
 
 import asyncio
+import atexit
 import json
 import os
 import re
@@ -63,7 +64,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     try:
         import nbformat
         from nbclient import NotebookClient
-        from nbclient.exceptions import CellExecutionError, DeadKernelError
+        from nbclient.exceptions import CellExecutionError
     except ModuleNotFoundError as missing:
         raise LectureError(f"{missing.name} is missing: in the course's folder, pip install -e '.[lab]'") from None
 
@@ -92,8 +93,10 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     except CellExecutionError as failure:
         where = next(i for i, cell in enumerate(notebook.cells) if has_error(cell))
         error = f"{path.stem}, cell {where + 1} of {len(notebook.cells)}: {failure.ename}: {plain(failure.evalue)}"
-    except (DeadKernelError, TimeoutError) as failure:
+    except (RuntimeError, TimeoutError) as failure:  # the kernel died, or never came up
         error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
+    finally:
+        atexit.unregister(client._cleanup_kernel)  # a kernel that was killed before it was up makes it fail
     seconds = time.perf_counter() - started
     for cell in notebook.cells:
         if "outputs" in cell:

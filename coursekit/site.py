@@ -84,7 +84,7 @@ def need() -> None:
 
 
 def executed(path: Path, results: Path) -> Any | None:
-    """The notebook that ``coursekit run`` left of a lecture, or None; one that stopped at an error is refused.
+    """The notebook that ``coursekit run`` left of a lecture, or None; one that did not come to its end is refused.
 
     What ``coursekit publish`` writes is taken as it is today: it changes nothing that was computed.
     """
@@ -98,6 +98,8 @@ def executed(path: Path, results: Path) -> Any | None:
         raise LectureError(
             f"{path.stem} stopped at an error: mend it and execute it again, coursekit run {number(path)}"
         )
+    if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in notebook.cells):
+        raise LectureError(f"{path.stem} was stopped before its end: execute it again, coursekit run {number(path)}")
     today = {cell.get("id"): cell.source for cell in nbformat.read(path, as_version=4).cells}
     for cell in notebook.cells:
         if cell.id in ("title", "setup"):

@@ -168,6 +168,8 @@ def test_a_run_that_is_stopped_leaves_no_kernel_and_loses_nothing(by, jobs, cour
     while not all(kernel.exists() and kernel.read_text() for kernel in kernels) and time.monotonic() < deadline:
         time.sleep(0.1)
     running.send_signal(by)
+    time.sleep(0.5)
+    running.send_signal(by)  # nobody waits patiently
     _, told = running.communicate(timeout=120)
     assert running.returncode == 130
     assert told.strip().splitlines()[-1] == f"stopped; what had been executed is in {course / 'build'}"
@@ -177,3 +179,39 @@ def test_a_run_that_is_stopped_leaves_no_kernel_and_loses_nothing(by, jobs, cour
         executed = nbformat.read(course / "build" / name / "notebook.ipynb", as_version=4)
         assert executed.cells[1].outputs[0].text == "computed\n"
     assert len(list((course / "build").glob("*/notebook.ipynb"))) == int(jobs), "the second never began"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_run_that_is_stopped_before_its_kernel_is_up_says_so_in_one_line(course):
+    command = [sys.executable, "-m", "coursekit", "run", "01"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    listens = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    running = subprocess.Popen(command, cwd=course, **streams, **listens)
+    deadline = time.monotonic() + 120
+    while not psutil.Process(running.pid).children() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=120)
+    assert (running.returncode, told) == (130, f"stopped; what had been executed is in {course / 'build'}\n")
+
+
+def test_a_kernel_that_never_comes_up_costs_the_other_lectures_nothing(course, monkeypatch, capsys):
+    from nbclient import NotebookClient
+
+    start = NotebookClient.async_start_new_kernel
+
+    async def refused(client, **options):
+        if "01_holds" in client.nb.cells[0].source:
+            raise RuntimeError("Kernel didn't respond in 300 seconds")
+        return await start(client, **options)
+
+    monkeypatch.setattr(NotebookClient, "async_start_new_kernel", refused)
+    for name in ("01_holds", "02_fails"):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f"print('{name}')")])
+        nbformat.write(notebook, course / "notebooks" / f"{name}.ipynb")
+    code, said, err = run("run", "--all", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 1
+    assert "01_holds: RuntimeError: Kernel didn't respond in 300 seconds" in err
+    assert "02_fails" in said
+    executed = nbformat.read(course / "build" / "02_fails" / "notebook.ipynb", as_version=4)
+    assert executed.cells[0].outputs[0].text == "02_fails\n"

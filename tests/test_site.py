@@ -76,7 +76,7 @@ def lecture(title: str, cells: list[tuple[str, str, str, list]]):
         new = nbformat.v4.new_code_cell if outputs else nbformat.v4.new_markdown_cell
         cell = new(source, id=name, metadata={"slideshow": {"slide_type": kind}})
         if outputs:
-            cell.outputs = outputs
+            cell.outputs, cell.execution_count = outputs, 1
         notebook.cells.append(cell)
     return notebook
 
@@ -544,6 +544,10 @@ def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):
         "02_looks is not executed yet, so its page has no outputs: coursekit run 02",
     ]
     assert said[1] in (tmp_path / "source" / "lectures" / "02_looks.ipynb").read_text(encoding="utf-8")
+    notebook.cells[-1].execution_count = None
+    nbformat.write(notebook, old)
+    with pytest.raises(lectures.LectureError, match="01_sums was stopped before its end: execute it again"):
+        site.stage(results, tmp_path / "again", said.append)
     notebook.cells[-1].outputs = [nbformat.v4.new_output("error", ename="ClaimFailed", evalue="", traceback=[])]
     nbformat.write(notebook, old)
     with pytest.raises(lectures.LectureError, match="01_sums stopped at an error"):

@@ -110,6 +110,11 @@ def grade(
     except OSError as error:
         raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
     with locked(out):
+        if private and (out / "key").exists() and (private / "key").exists():
+            raise GradingError(
+                f"marks in {out} are drawn by the key that lies there, others by the key in {private}: leave --private "
+                "out here, or mark anew into another --out"
+            )
         if private and (out / "key").exists():
             raise GradingError(
                 f"marks in {out} are drawn by the key that lies there: move {out / 'key'} into {private}, so that they "

@@ -54,8 +54,8 @@ def call(answer: Callable[..., Any], arguments: Sequence[Any], forbidden: Collec
 class Watch(TorchFunctionMode):
     """Notes which of the forbidden functions and options are used inside of it.
 
-    It sees what reaches PyTorch, by whatever name it was called: ``nn.LayerNorm``, ``F.layer_norm`` and an alias of
-    ``torch.layer_norm`` are one. The call goes on, so that no answer can catch what would be raised.
+    It sees what reaches PyTorch, by whatever public name it was called: ``nn.LayerNorm``, ``F.layer_norm`` and an
+    alias of ``torch.layer_norm`` are one. The call goes on, so that no answer can catch what would be raised.
     """
 
     def __init__(self, forbidden: Collection[str]):
@@ -65,7 +65,7 @@ class Watch(TorchFunctionMode):
     def __torch_function__(self, function, types, arguments=(), options=None):
         options = options or {}
         for name in self.forbidden:
-            if name == getattr(function, "__name__", "") or options.get(name):
+            if name == getattr(function, "__name__", "").partition(".")[0] or options.get(name):
                 self.used = self.used or name
         return function(*arguments, **options)
 

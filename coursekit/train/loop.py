@@ -189,7 +189,7 @@ class Training:
         self.step = 0
         self.history = History()
         self.best: float | None = None
-        self.without_better = 0
+        self.without_better, self.evaluated_at = 0, 0
         # On cuda the sums stay there. Fetched after every step, they would make the processor wait for the GPU; as it
         # need not, it draws the next batch while the GPU still computes.
         sums_on = self.device if self.device.type == "cuda" else torch.device("cpu")
@@ -256,18 +256,21 @@ class Training:
         except KeyboardInterrupt:
             self.stop()
             bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
-        finally:
-            bar.close()
+        except BaseException:
+            bar.end(f"Ended by an error after {self.step} of {self.steps} steps.")
+            raise
         return self.history
 
     def stop(self) -> None:
         """End by hand where the run stands, as it ends by itself: with a record, evaluated. It can still go on."""
         if self.step == 0 or self.world > 1:  # the others would not hear of it
             return
+        without_better = self.without_better
         if not self.history or self.history[-1]["step"] < self.step:
             self.write_record(math.nan, self.evaluate is not None)
-        elif self.evaluate is not None and self.step < self.steps and self.step % self.evaluate_every:
+        elif self.evaluate is not None and self.evaluated_at < self.step:
             self.history[-1] |= self.evaluated()
+        self.without_better = min(self.without_better, without_better)  # out of turn, it takes no patience
 
     def __iter__(self) -> Iterator[Record]:
         while self.step < self.steps and not self.stopped_early:
@@ -294,7 +297,7 @@ class Training:
             if self.decay_schedule is not None:
                 group["weight_decay"] = group["initial_weight_decay"] * self.decay_schedule(self.step, self.steps)
         self.optimizer.zero_grad(set_to_none=True)
-        count = torch.zeros((), device=self.device)
+        total, count = torch.zeros_like(self.loss_sum), torch.zeros((), device=self.device)
         for number in range(1, self.accumulate + 1):
             batch = self.moved(distributed.share(next(self.data)))
             with distributed.added_up(self.objective, number == self.accumulate):
@@ -303,7 +306,8 @@ class Training:
                 (loss_sum * self.world).backward()  # several processes take the mean of their gradients: now the sum
             loss_sum, batch_count = distributed.summed(loss_sum.detach(), batch_count)
             count += batch_count
-            self.loss_sum += loss_sum.to(self.loss_sum)
+            total += loss_sum.to(total)
+        self.loss_sum += total
         self.count += count.to(self.count)
         # only now is the number of things in all batches known
         learned = [p for p in self.model.parameters() if p.grad is not None]
@@ -353,6 +357,7 @@ class Training:
         with torch.no_grad(), distributed.noticing_losses():
             metrics = self.measure()
         self.model.train()
+        self.evaluated_at = self.step
         self.keep_best(metrics)
         return metrics
 

@@ -108,8 +108,10 @@ class LivePlot:
             self.stopped = True
         if self.stopped and hasattr(run, "stop"):
             run.stop()
-        view.data = self.draw(run, records, total, running=False)
         history = getattr(run, "history", records)
+        if total and history and history[-1]["step"] == total:
+            self.stopped = False  # too late: it was done
+        view.data = self.draw(run, records, total, running=False)
         done = f"{history[-1]['step']} of {total}" if total and history else f"{len(history)} records"
         note = f"Stopped after {done} updates." if self.stopped else ""
         note_stopped(self.title, f"{self.title!r} was stopped after {done} updates" if self.stopped else None)

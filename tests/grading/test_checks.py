@@ -233,6 +233,7 @@ LAYER_NORMS = {
     "alias": "alias(x, (4,))",
     "caught": "caught(x)",
     "ops": "torch.ops.aten.layer_norm(x, (4,))",
+    "overload": "torch.ops.aten.layer_norm.default(x, (4,), None, None, 1e-5)",
 }
 
 

@@ -440,6 +440,9 @@ def test_a_private_folder_that_comes_later_takes_the_key_over(bubblewrap, tmp_pa
     with pytest.raises(GradingError, match=r"move .*/out/key into .*/private, so that they stay as they are, or leave"):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=private)
     assert not list(private.iterdir())
+    (private / "key").write_text("ab" * 32)
+    with pytest.raises(GradingError, match=r"others by the key in .*/private: leave --private out here, or mark anew"):
+        batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=private)
     (tmp_path / "out" / "key").rename(private / "key")
     key = (private / "key").read_bytes()
     outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=private)

@@ -225,6 +225,54 @@ def test_a_run_that_is_stopped_is_evaluated_where_it_stands_and_goes_on(at):
     assert training.step == 20
 
 
+def test_a_run_that_is_stopped_twice_is_evaluated_once_and_keeps_its_patience():
+    model = linear()
+    evaluated = []
+
+    def evaluate(model):
+        evaluated.append(1)
+        return {"loss": float(len(evaluated))}  # worse every time
+
+    data = Shuffled(regression(), 8)
+    options = {"evaluate": evaluate, "evaluate_every": 5, "patience": 1}
+    training = Training(model, squared, data, adamw(model, 0.1), 20, **options, log_every=1)
+    for record in training:
+        if record["step"] == 7:
+            break
+    training.stop()
+    training.stop()
+    assert len(evaluated) == 2
+    assert not training.stopped_early
+    training.fit()
+    assert training.step == 10
+
+
+def test_an_update_that_is_interrupted_counts_nothing():
+    model = linear()
+    calls = []
+
+    def interrupted(model, batch):
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return model(batch["x"]).sum() * 0 + 8, torch.tensor(8.0)
+
+    training = Training(model, interrupted, Shuffled(regression(), 8), adamw(model, 0.1), 20, accumulate=4)
+    assert [(record["step"], record["loss"]) for record in training.fit()] == [(1, 1.0)]
+
+
+def test_a_loss_that_is_no_number_is_named_below_the_bar(capsys):
+    model = linear()
+
+    def diverged(model, batch):
+        return squared(model, batch)[0] * math.nan, 8
+
+    training = Training(model, diverged, Shuffled(regression(), 8), adamw(model, 0.1), 20)
+    with pytest.raises(FloatingPointError, match="try a lower learning rate"):
+        training.fit()
+    assert "Ended by an error after 10 of 20 steps." in "".join(capsys.readouterr())
+
+
 def test_nothing_is_evaluated_when_a_run_is_stopped_before_it_began():
     model = linear()
     training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 20, evaluate=pytest.fail)
