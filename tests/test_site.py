@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -452,6 +453,31 @@ def test_the_arrows_on_the_screen_scroll_too_and_all_slides_can_be_shown(open_pa
     assert page.evaluate(SLIDE)["number"] == "5/5"
 
 
+@pytest.mark.browser
+def test_in_the_speakers_view_the_audience_sees_every_line_too(open_page):
+    audience = open_page("slides", "03_talk.html")
+    audience.wait_for_function("Reveal.isReady() && document.querySelectorAll('.ck').length === 2")
+    with audience.expect_popup() as opened:
+        audience.keyboard.press("s")
+    speaker = opened.value
+    copy = speaker.frame_locator("#current-slide iframe").locator("body")
+    copy.locator(".ck").nth(1).wait_for(state="attached")
+    speaker.wait_for_function("document.querySelector('#current-slide iframe').contentWindow.Reveal.isReady()")
+    names, seen = ("number", "shown", "top"), set()
+    for key in ["Space"] * 12 + ["ArrowLeft"] * 12:
+        speaker.keyboard.press(key)
+        speaker.wait_for_timeout(50)
+        deadline = time.monotonic() + 10  # a message has to come and go
+        while time.monotonic() < deadline:
+            theirs, ours = ([page.evaluate(SLIDE)[name] for name in names] for page in (copy, audience))
+            if theirs == ours:
+                break
+        assert theirs == ours
+        seen.add((ours[0], ours[2]))
+    assert len({number for number, _ in seen}) > 1
+    assert len([top for _, top in seen if top]) > 2
+
+
 def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     cells = [
         ("a", "-", "text", []),
@@ -544,14 +570,15 @@ def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):
         "02_looks is not executed yet, so its page has no outputs: coursekit run 02",
     ]
     assert said[1] in (tmp_path / "source" / "lectures" / "02_looks.ipynb").read_text(encoding="utf-8")
-    notebook.cells[-1].execution_count = None
+    last = next(cell for cell in notebook.cells if cell.id == "claims")
+    last.execution_count = None
     nbformat.write(notebook, old)
     with pytest.raises(lectures.LectureError, match="01_sums was stopped before its end: execute it again"):
         site.stage(results, tmp_path / "again", said.append)
-    notebook.cells[-1].outputs = [nbformat.v4.new_output("error", ename="ClaimFailed", evalue="", traceback=[])]
+    last.outputs = [nbformat.v4.new_output("error", ename="ClaimFailed", evalue="", traceback=[])]
     nbformat.write(notebook, old)
     with pytest.raises(lectures.LectureError, match="01_sums stopped at an error"):
-        site.stage(results, tmp_path / "again", said.append)
+        site.stage(results, tmp_path / "again2", said.append)
 
 
 def test_a_build_that_fails_leaves_the_old_site(course, tmp_path, monkeypatch):

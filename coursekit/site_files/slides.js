@@ -41,7 +41,10 @@ for (const [code, [step, inOverview]] of Object.entries(KEYS)) {
 
 Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: 1280, height: 720, margin: 0.03,
   transition: "none", navigationMode: "linear", keyboard, plugins: [RevealNotes]});
-Reveal.on("slidechanged", ({currentSlide}) => { currentSlide.scrollTop = 0; });
+Reveal.on("slidechanged", ({currentSlide}) => {
+  currentSlide.scrollTop = 0;
+  follow();
+});
 Reveal.on("fragmentshown", ({fragment}) => { // all of it in sight, or its beginning
   const slide = current();
   const end = fragment.offsetTop + fragment.offsetHeight - slide.clientHeight;
@@ -51,11 +54,39 @@ Reveal.on("fragmenthidden", ({fragment}) => { // the end of what is left
   const slide = current();
   slide.scrollTop = Math.min(slide.scrollTop, fragment.offsetTop - slide.clientHeight);
 });
-// the arrows on the screen do as the keys do
-document.querySelector(".reveal").addEventListener("click", (event) => {
-  const arrow = event.target.closest(".controls button");
-  if (!arrow || Reveal.isOverview()) return;
-  event.stopPropagation();
-  if (arrow.matches(".navigate-left, .navigate-up")) back();
-  else forward();
-}, true);
+
+// In the speaker's view keys go to a copy of the slides: what scrolls in it scrolls before the audience.
+const speakers = location.search.includes("postMessageEvents");
+let scrolled = null; // by the speaker, on which slide, to where
+
+const place = () => { const {h, v} = Reveal.getIndices(); return `${h}/${v ?? 0}`; };
+
+function follow() {
+  if (scrolled?.slide !== place()) return;
+  current().scrollTop = scrolled.top;
+  scrolled = null;
+}
+
+if (speakers) {
+  document.addEventListener("scroll", ({target}) => {
+    if (target === current()) parent.opener?.postMessage({scrolled: {slide: place(), top: target.scrollTop}}, "*");
+  }, true);
+} else {
+  addEventListener("message", ({data}) => {
+    if (!data?.scrolled) return;
+    scrolled = data.scrolled; // it may come before the slide that it is about
+    follow();
+  });
+}
+
+// The arrows on the screen do as the keys do (reveal switches them off on the last slide).
+for (const pressed of ["touchstart", "click"]) {
+  document.querySelector(".reveal").addEventListener(pressed, (event) => {
+    const arrow = event.target.closest(".controls button");
+    if (!arrow || Reveal.isOverview()) return;
+    event.stopPropagation();
+    event.preventDefault(); // a touch is no click besides
+    if (arrow.matches(".navigate-left, .navigate-up")) back();
+    else forward();
+  }, {capture: true, passive: false});
+}
