@@ -84,6 +84,14 @@ def test_a_run_that_is_stopped_hears_of_it_and_the_next_claim_says_so(shown):
         claim("it has learned", 0.1, at_least=0.9)
 
 
+def test_the_button_at_the_last_record_stops_nothing(shown):
+    live = LivePlot("Learning")
+    asyncio.run(live.follow(Run(at=49, act=lambda: live.on_message(None, {"stop": True}, None))))
+    assert shown[-1].data["note"] == ""
+    with pytest.raises(ClaimFailed, match=r"claimed at least 0\.9$"):
+        claim("it has learned", 0.1, at_least=0.9)
+
+
 def test_typing_into_an_alignment():
     first = Alignment("ab", "ba", [[0, 1], [1, 0]])
 
