@@ -214,7 +214,9 @@ def main() -> int:
             except Exception as error:  # the other parts are worth having
                 mark, text, fine = "✗", f"{type(error).__name__}: {error}".splitlines()[0], False
         console.print(f"{mark} {PARTS[name][0]}: {text}", highlight=False, markup=False)
-        commit = command("git", "describe", "--always", "--dirty=, with changes").strip()
+        commit = command("git", "rev-parse", "--short", "HEAD").strip()
+        if command("git", "status", "--porcelain", "--", ".", ":!tests/full.md"):
+            commit += ", with changes"
         outcomes[name] = {"mark": mark, "text": text, "date": f"{date.today()}", "commit": commit}
         save_json(kept, outcomes)
         (home() / "tests" / "full.md").write_text(table(outcomes), encoding="utf-8")
