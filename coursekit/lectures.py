@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         import nbformat
         from nbclient import NotebookClient
         from nbclient.exceptions import CellExecutionError
+        from traitlets.config import Config
     except ModuleNotFoundError as missing:
         raise LectureError(f"{missing.name} is missing: in the course's folder, pip install -e '.[lab]'") from None
 
@@ -75,8 +77,10 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     claims_file = out / "claims.json"
     claims_file.write_text("[]\n", encoding="utf-8")
     code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()]
+    sockets = tempfile.TemporaryDirectory(prefix="kernel-")
     client = NotebookClient(
         notebook,
+        config=Config(KernelManager=own_sockets(sockets.name)),
         timeout=1800,
         startup_timeout=300,  # a busy machine, and a Python that compiles what it imports first
         kernel_name="python3",
@@ -97,6 +101,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
     finally:
         atexit.unregister(client._cleanup_kernel)  # a kernel that was killed before it was up makes it fail
+        sockets.cleanup()
     seconds = time.perf_counter() - started
     for cell in notebook.cells:
         if "outputs" in cell:
@@ -107,6 +112,16 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     page = page.replace('href="../coursekit/', f'href="{Path(root).as_posix()}/coursekit/')
     (out / "lecture.html").write_text(page, encoding="utf-8")
     return {"seconds": seconds, "claims": json.loads(claims_file.read_text(encoding="utf-8")), "error": error}
+
+
+def own_sockets(folder: str) -> dict[str, str]:
+    """Settings of a kernel manager whose kernel is spoken to by sockets in ``folder``, on Windows by network ports.
+
+    A port that was free when it was chosen may be another program's before the kernel opens it; a file may not.
+    """
+    if sys.platform == "win32":
+        return {}
+    return {"transport": "ipc", "connection_file": str(Path(folder, "kernel.json"))}
 
 
 def only_a_widget(output: Any) -> bool:

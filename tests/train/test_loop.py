@@ -1,5 +1,6 @@
 import math
 import re
+import tempfile
 from types import MappingProxyType
 
 import nbformat
@@ -7,8 +8,10 @@ import pytest
 import torch
 from nbclient import NotebookClient
 from torch import nn
+from traitlets.config import Config
 
 from coursekit.data.batches import Fresh, Shuffled
+from coursekit.lectures import own_sockets
 from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine, warmup_linear
 from coursekit.train.device import autocast, has_fast_bf16, seed
 
@@ -290,7 +293,9 @@ data = Shuffled({"x": torch.ones(8, 1)}, 4)
 loss = lambda model, batch: (model(batch["x"]).square().sum(), torch.tensor(4))
 history = Training(model, loss, data, adamw(model, 0.1), 20).fit()"""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    with tempfile.TemporaryDirectory() as sockets:  # a socket's path must be short, which tmp_path is not
+        config, resources = Config(KernelManager=own_sockets(sockets)), {"metadata": {"path": str(tmp_path)}}
+        NotebookClient(notebook, config=config, kernel_name="python3", resources=resources).execute()
     (output,) = notebook.cells[0].outputs
     assert list(output.data) == ["text/plain"]
     assert re.fullmatch(r"20 steps in \d+ s: loss \d\.\d{4}", output.data["text/plain"])
