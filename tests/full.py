@@ -206,6 +206,9 @@ def main() -> int:
     outcomes = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     fine = True
     for name in chosen:
+        commit = command("git", "rev-parse", "--short", "HEAD").strip()  # before: meanwhile somebody may commit
+        if command("git", "status", "--porcelain", "--", ".", ":!tests/full.md"):
+            commit += ", with changes"
         with console.status(PARTS[name][0]):
             try:
                 mark, text = "✓", PARTS[name][1]()
@@ -214,9 +217,6 @@ def main() -> int:
             except Exception as error:  # the other parts are worth having
                 mark, text, fine = "✗", f"{type(error).__name__}: {error}".splitlines()[0], False
         console.print(f"{mark} {PARTS[name][0]}: {text}", highlight=False, markup=False)
-        commit = command("git", "rev-parse", "--short", "HEAD").strip()
-        if command("git", "status", "--porcelain", "--", ".", ":!tests/full.md"):
-            commit += ", with changes"
         outcomes[name] = {"mark": mark, "text": text, "date": f"{date.today()}", "commit": commit}
         save_json(kept, outcomes)
         (home() / "tests" / "full.md").write_text(table(outcomes), encoding="utf-8")

@@ -169,8 +169,8 @@ def open_page(browser, course):
     """Open a page of a folder in ``build/``; at the end, no other address was asked for and no script complained."""
     pages, contexts = [], []
 
-    def open_page(folder: str, name: str, scheme: str = "light"):
-        context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+    def open_page(folder: str, name: str, scheme: str = "light", **options):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
         page.outside, page.errors = [], []
@@ -435,14 +435,15 @@ def test_a_question_is_seen_before_its_answer(open_page):
 
 
 @pytest.mark.browser
-def test_the_arrows_on_the_screen_scroll_too_and_all_slides_can_be_shown(open_page):
-    page = open_page("slides", "03_talk.html")
+@pytest.mark.parametrize("how", ["click", "tap"])
+def test_the_arrows_on_the_screen_scroll_too_and_all_slides_can_be_shown(how, open_page):
+    page = open_page("slides", "03_talk.html", has_touch=how == "tap")
     page.wait_for_function("Reveal.isReady()")
     page.evaluate("Reveal.slide(2)")
-    page.locator(".controls .navigate-right").click()
+    getattr(page.locator(".controls .navigate-right"), how)()
     assert page.evaluate(SLIDE)["number"] == "3/5"
     assert page.evaluate(SLIDE)["top"] > 0
-    page.locator(".controls .navigate-left").click()
+    getattr(page.locator(".controls .navigate-left"), how)()
     assert page.evaluate(SLIDE)["top"] == 0
     page.keyboard.press("Escape")
     assert page.evaluate("Reveal.isOverview()")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import closing
 
 import nbformat
 import pytest
@@ -160,7 +161,7 @@ def test_a_person_overrules_and_a_later_marking_keeps_it(course):
         assert grade.needs_manual_grade, "another answer has to be read again"
         assert grade.manual_score == 3
         assert not book.find_grade("check-train", NAME, NAME, "bob").needs_manual_grade
-    with sqlite3.connect(course / "out" / "gradebook.db") as db:
+    with closing(sqlite3.connect(course / "out" / "gradebook.db")) as db:
         assert db.execute("select count(*) from submitted_assignment").fetchone() == (3,)
 
 

@@ -19,6 +19,7 @@ from coursekit.grading.parts import (
     CheckFailed,
     Part,
     difference,
+    once_for_a_model,
     place_of,
     put_into,
     without_values,
@@ -387,3 +388,16 @@ def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
     assert put_into(ours, {"weight": np.zeros((3, 2)), "bias": np.ones(9)}, unused=("bi",)) is None
     assert ours.weight.count_nonzero() == 0
     assert np.array_equal(collect(ours)["bias"], before["bias"]), "it is passed over where it is given, too"
+
+
+def test_a_model_is_examined_once_for_all_aspects_and_anew_when_anything_differs():
+    asked = []
+    examine = once_for_a_model(lambda model, secret: asked.append(secret) or (model.weight.sum().item(), secret))
+    model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    found = [examine(model, 1), examine(model, 1), examine(model, 2), examine(other, 2)]
+    with torch.no_grad():
+        model.bias += 1  # a part of the weights that the sum does not show
+    found += [examine(model, 2)]
+    assert asked == [1, 2, 2, 2]
+    a, b = model.weight.sum().item(), other.weight.sum().item()
+    assert found == [(a, 1), (a, 1), (a, 2), (b, 2), (a, 2)]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import closing
 
 import nbformat
 import pytest
@@ -140,7 +141,7 @@ def test_a_killed_marking_goes_on_and_books_nothing_twice(folder, marked):
     assert 6 <= len(before) < len(CLASS) - 10
     assert all(path.stat().st_mtime_ns == time for path, time in before.items()), "what was done is not done again"
     assert f"({len(before)} of them before)" in out
-    with sqlite3.connect(folder / "out" / "gradebook.db") as db:
+    with closing(sqlite3.connect(folder / "out" / "gradebook.db")) as db:
         count = db.execute("select count(*), count(distinct student_id) from submitted_assignment").fetchone()
     booked = sum(total is not None for _, _, total, _ in CLASS)
     assert count == (booked, booked)

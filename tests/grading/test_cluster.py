@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import nbformat
 import pytest
@@ -65,7 +66,7 @@ def test_a_killed_worker_loses_nothing(cluster, tmp_path):
     assert [row.standing.total for row in outcome.rows] == [15] * CLASS
     assert workers[0].wait() == -signal.SIGKILL
     assert workers[1].poll() is None
-    with sqlite3.connect(tmp_path / "out" / "gradebook.db") as db:
+    with closing(sqlite3.connect(tmp_path / "out" / "gradebook.db")) as db:
         assert db.execute("select count(*) from submitted_assignment").fetchone() == (CLASS,)
 
 

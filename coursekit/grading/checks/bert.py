@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from coursekit.data.downstream import TAGS, entities
 from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.seq2seq_attention import equally_likely, numbers, sizes
-from coursekit.grading.parts import Case, Part, put_into, results, values
+from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
 from coursekit.text.tokenizer_json import load_tokenizer
@@ -1174,9 +1174,9 @@ class Tagger:
         )
 
 
-@functools.lru_cache(maxsize=4)
-def unseen(seed: int) -> dict[str, Tensor]:
-    return entities(HIDDEN, shipped()[1], "test", seed)
+@once_for_a_model
+def examined(model: BertForTokenClassification, seed: int) -> Tagger:
+    return Tagger(model, entities(HIDDEN, shipped()[1], "test", seed))
 
 
 def judge_tagger(case: Case, answers: Sequence[Arrays]) -> str | None:
@@ -1184,7 +1184,7 @@ def judge_tagger(case: Case, answers: Sequence[Arrays]) -> str | None:
     model = retagger(answers[-1])
     if isinstance(model, str):
         return model
-    tagger = Tagger(model, unseen(case.secret))
+    tagger = examined(model, case.secret)
     found = tagger.f1()
     if case.aspect == "whole model":
         return tagger.as_a_whole() or (None if found >= LOW else f"it has to tag first: F1 {LOW:.0%} is asked for")

@@ -49,7 +49,7 @@ from coursekit.grading.checks.transformer import (
     silenced,
     wide,
 )
-from coursekit.grading.parts import Case, Part, put_into, results, values
+from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.gpt import GPT
 from coursekit.text.bpe import BPE
@@ -1175,11 +1175,9 @@ class Writer:
         return "it knows the sentences that it was trained on, but new ones less: take others for each update"
 
 
-@functools.lru_cache(maxsize=2)
-def judged(weights: bytes, seed: int) -> tuple[float, str | None, str]:
-    """Of a model's weights: the share of right answers, what was not fine-tuned, why not more is right."""
-    model = GPT(shipped()[0].config).eval()
-    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+@once_for_a_model
+def judged(model: GPT, seed: int) -> tuple[float, str | None, str]:
+    """The share of right answers, what was not fine-tuned, why not more is right."""
     writer = Writer(model, asked(HIDDEN, "test", seed))
     exact = writer.exact()
     return exact, writer.as_a_whole(), writer.why_not() if exact < HIGH else ""
@@ -1190,8 +1188,7 @@ def judge_writer(case: Case, answers: Sequence[Arrays]) -> str | None:
     model = rebuilt(answers[-1])
     if isinstance(model, str):
         return model
-    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
-    exact, part_of_it, why = judged(weights, case.secret)
+    exact, part_of_it, why = judged(model, case.secret)
     if case.aspect == "whole model":
         return part_of_it or (None if exact >= LOW else f"it has to answer first: {LOW:.0%} right are asked for")
     wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]

@@ -6,7 +6,6 @@ The references are written in NumPy, one number at a time, and share nothing wit
 Legend: B images, C channels, K blocks, S side of a square image, d size of a vector, n losses or vectors, m queries.
 """
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from coursekit.evaluate.features import knn
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Case, Part, put_into
+from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
 from coursekit.models.vit import ViTConfig
@@ -905,11 +904,9 @@ def why_not(model: SiT) -> str:
     return words + "your objective gains nothing from what stays when the light changes. Which one would?"
 
 
-@functools.lru_cache(maxsize=2)
-def judged(weights: bytes, objectives: tuple[str, ...], seed: int) -> tuple[float, str]:
-    """Of a model's weights: the share of right digits, and why not more are right."""
-    model = SiT(SiTConfig(BODY, objectives, d_contrast=64)).eval()
-    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+@once_for_a_model
+def judged(model: SiT, seed: int) -> tuple[float, str]:
+    """The share of right digits, and why not more are right."""
     test, generator = digits("test"), torch.Generator().manual_seed(seed)
     asked, labels = test.images.repeat(2, 1, 1, 1), test.labels.repeat(2)
     right = neighbours_right(model, digits("train"), asked, labels, generator)
@@ -921,8 +918,7 @@ def judge_features(case: Case, answers: Sequence[Arrays]) -> str | None:
     model = rebuilt(answers[-1])
     if isinstance(model, str):
         return model
-    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
-    right, why = judged(weights, model.config.objectives, case.secret)
+    right, why = judged(model, case.secret)
     wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]
     return None if right >= wanted else f"{right:.0%} are right, {wanted:.0%} are asked for: {why}"
 

@@ -23,7 +23,7 @@ from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.bert import number
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Case, Part, put_into
+from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
 
@@ -915,11 +915,10 @@ def why_not(model: PatchForecaster, windows: Asked, forecast: Tensor) -> str:
     return "train longer, with a rate that falls to 0 at the end, on windows drawn at random"
 
 
-@functools.lru_cache(maxsize=2)
-def judged(weights: bytes, seed: int) -> tuple[float, str]:
-    """Of a model's weights: how far its forecasts have come, and why not farther."""
-    model, windows = PatchForecaster(SIZES, HORIZON).eval(), asked(seed)
-    torch.nn.utils.vector_to_parameters(torch.frombuffer(bytearray(weights), dtype=torch.float32), model.parameters())
+@once_for_a_model
+def judged(model: PatchForecaster, seed: int) -> tuple[float, str]:
+    """How far its forecasts have come, and why not farther."""
+    windows = asked(seed)
     with torch.inference_mode():
         forecast = model(windows.history)
     far = way(windows, forecast)
@@ -933,13 +932,12 @@ def judge_forecasts(case: Case, answers: Sequence[Arrays]) -> str | None:
             "the weights are no finite numbers: has a missing target (NaN) come into the loss? If not, the training "
             "diverged, and the learning rate is far too high"
         )
-    model = PatchForecaster(SIZES, HORIZON)
+    model = PatchForecaster(SIZES, HORIZON).eval()
     missing = "this is not a model of new_forecaster: it has no weights {name}"
     problem = put_into(model, answers[-1], missing, "its sizes are not those of new_forecaster")
     if problem:
         return problem
-    weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().tobytes()
-    far, why = judged(weights, case.secret)
+    far, why = judged(model, case.secret)
     wanted = {f"{bound:.0%} of the way": bound for bound in BOUNDS}[case.aspect]
     if far >= wanted:
         return None

@@ -23,7 +23,7 @@ from coursekit.evaluate import bleu
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.self_attention import attention_reference, mask_afterwards, scaled_weights
 from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.parts import Case, Part, put_into
+from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.text.vocab import Vocab
@@ -885,25 +885,23 @@ def vocabulary() -> Vocab:
 
 
 def translator_cases(generator: torch.Generator) -> list[Case]:
-    unseen = sentences(SENTENCES, "test", seed=int(torch.randint(2**31, (1,), generator=generator)))
+    seed = int(torch.randint(2**31, (1,), generator=generator))
     about = f"{SENTENCES} new sentences"
-    return [Case(aspect, about, secret=unseen) for aspect in ("BLEU 40", "BLEU 80", "padding")]
+    return [Case(aspect, about, secret=seed) for aspect in ("BLEU 40", "BLEU 80", "padding")]
 
 
 class Examined:
-    """A translator at work on sentences."""
+    """A translator at work on new sentences."""
 
-    def __init__(self, model: Transformer, unseen: Sequence[Any]):
+    def __init__(self, model: Transformer, seed: int):
         self.model, self.vocab = model, vocabulary()
+        unseen = sentences(SENTENCES, "test", seed=seed)
         batch = as_batch(to_ids(unseen, self.vocab))
         self.source, self.mask, self.target, self.real = (
             batch[name] for name in ("source", "source_mask", "target", "target_mask")
         )
-        self.references = [as_text(s.fr) for s in unseen]
-
-    def bleu(self) -> float:
-        texts = [as_text(self.vocab.decode(ids)) for ids in greedy(self.model, self.source, self.mask, 60).tolist()]
-        return bleu(texts, self.references)
+        texts = [as_text(self.vocab.decode(ids)) for ids in greedy(model, self.source, self.mask, 60).tolist()]
+        self.bleu = bleu(texts, [as_text(s.fr) for s in unseen])
 
     @torch.inference_mode()
     def logits(self, source: Tensor, mask: Tensor, inputs: Tensor) -> Tensor:
@@ -954,17 +952,19 @@ class Examined:
         return None
 
 
+examined = once_for_a_model(Examined)
+
+
 def judge_translator(case: Case, answers: Sequence[Arrays]) -> str | None:
     """Load the weights into a model of our own and let it translate."""
     model = Transformer(TransformerConfig(len(vocabulary()), **SIZES)).eval()
     if words := put_into(model, answers[-1]):
         return words
-    examined = Examined(model, case.secret)
-    found = examined.bleu()
+    found = examined(model, case.secret)
     if case.aspect == "padding":
-        return examined.padding() if found >= 80 else "it has to translate first: BLEU 80 is asked for"
+        return found.padding() if found.bleu >= 80 else "it has to translate first: BLEU 80 is asked for"
     wanted = int(case.aspect.split()[1])
-    return None if found >= wanted else f"BLEU {found:.0f}, {wanted} is asked for: {examined.why_not()}"
+    return None if found.bleu >= wanted else f"BLEU {found.bleu:.0f}, {wanted} is asked for: {found.why_not()}"
 
 
 train = Part(
