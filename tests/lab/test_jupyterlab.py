@@ -94,7 +94,7 @@ def test_run_all_then_stop_then_type(lab, browser):
     page.keyboard.press("Enter")
     page.get_by_text(re.compile(r"^stopped at \d+ True")).wait_for(timeout=20_000)
     assert page.evaluate("document.activeElement !== document.body"), "the keyboard still has a place"
-    page.get_by_text("the end", exact=True).last.wait_for(timeout=60_000)
+    page.get_by_text("the end", exact=True).last.wait_for(state="attached", timeout=60_000)
     page.evaluate("() => window.finished")
     assert not page.get_by_text("Traceback").count()
     assert not page.get_by_text("official Jupyter news").count()

@@ -281,7 +281,7 @@ def contrastive_losses(vectors, temperature):
         (0, "its contrastive loss is that of mere guesses", learning(
             60, losses="course_contrastive(vectors.view(2, -1, 64).transpose(0, 1), 0.2).mean()"
         )),
-        (6, "train longer", learning(100)),
+        (6, "train longer", learning(185)),
         (0, "the training diverged", learning(rate="1e38", optimizer="SGD")),
         (0, "it returned a model and something else", learning(returned="model, loss")),
         (0, "this is no SiT", learning(returned="model.vit")),
@@ -419,6 +419,7 @@ def pretrain(images):  # all heads but one could be added; views beside each oth
         loss = F.cross_entropy(logits, torch.arange(256).roll(128))
         optimizer.zero_grad()
         course_weigh(loss[None], log_variances).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
     return model
