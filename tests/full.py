@@ -6,7 +6,6 @@ committed, the others on what is here.
 """
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -28,6 +27,7 @@ from coursekit.train.checkpoint import save_json
 PYTHONS = ("3.11", "3.12", "3.13")
 OFFLINE = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--die-with-parent"]
 FOLDER = home() / "build" / "full"
+TABLE = home() / "tests" / "full.md"
 OWN_TABLES = (":!tests/full.md", ":!tests/colab/results.md")  # what these runs write is no change
 console = Console()
 
@@ -203,8 +203,7 @@ def main() -> int:
     if unknown := [name for name in chosen if name not in PARTS]:
         parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = FOLDER / "outcomes.json"
-    outcomes = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    rows = kept_rows(TABLE.read_text("utf-8")) if TABLE.exists() else {}
     fine = True
     for name in chosen:
         commit = command("git", "rev-parse", "--short", "HEAD").strip()  # before: meanwhile somebody may commit
@@ -218,21 +217,23 @@ def main() -> int:
             except Exception as error:  # the other parts are worth having
                 mark, text, fine = "✗", f"{type(error).__name__}: {error}".splitlines()[0], False
         console.print(f"{mark} {PARTS[name][0]}: {text}", highlight=False, markup=False)
-        outcomes[name] = {"mark": mark, "text": text, "date": f"{date.today()}", "commit": commit}
-        save_json(kept, outcomes)
-        (home() / "tests" / "full.md").write_text(table(outcomes), encoding="utf-8")
+        about = PARTS[name][0]
+        rows[about] = f"| {mark} | {about} | {text.replace('|', '/')} | {date.today()}, {commit} |"
+        TABLE.write_text(table(rows), encoding="utf-8")
     return 0 if fine else 1
 
 
-def table(outcomes: dict[str, dict[str, str]]) -> str:
-    rows = [
-        f"| {one['mark']} | {about} | {one['text'].replace('|', '/')} | {one['date']}, {one['commit']} |"
-        for name, (about, _) in PARTS.items()
-        if (one := outcomes.get(name))
-    ]
+def kept_rows(text: str) -> dict[str, str]:
+    """The rows of an earlier table, by what they are about."""
+    lines = [line for line in text.splitlines() if line.startswith(("| ✓", "| ✗"))]
+    return {line.split(" | ")[1]: line for line in lines}
+
+
+def table(rows: dict[str, str]) -> str:
     head = ["| | what | outcome | on |", "|---|---|---|---|"]
     where = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return "\n".join(["# What `make full` found", "", f"On {where}.", "", *head, *rows, ""])
+    found = [rows[about] for about, _ in PARTS.values() if about in rows]
+    return "\n".join(["# What `make full` found", "", f"On {where}.", "", *head, *found, ""])
 
 
 if __name__ == "__main__":
