@@ -165,7 +165,9 @@ def command_for(stage: Path, unsafe: bool, rules: int | None = None) -> list[str
 
 def surroundings(home: str) -> dict[str, str]:
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return {"IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib", "MPLBACKEND": "agg", **one_thread}
+    folders = {"IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib"}
+    # the user has a number that no file knows: older PyTorch asks for the name to name a folder of its compiler's
+    return {**folders, "MPLBACKEND": "agg", "LOGNAME": "student", **one_thread}
 
 
 def limits(seconds: float, unsafe: bool) -> dict[str, int]:

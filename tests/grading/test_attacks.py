@@ -376,6 +376,12 @@ raise RuntimeError(repr(facts))
         assert groups == []
 
 
+def test_the_user_inside_has_a_name(sandbox_run):
+    """PyTorch 2.11 asks for it wherever an optimiser steps, and the training would stop."""
+    (message,) = sandbox_run("import getpass; raise RuntimeError(getpass.getuser())")
+    assert message["error"]["message"] == "student"
+
+
 @pytest.fixture
 def sandbox_run():
     def run(source):
