@@ -16,7 +16,7 @@ from coursekit.viz.masks import Masks
 from coursekit.viz.next_token import NextToken
 from coursekit.viz.overlay import Overlay
 from coursekit.viz.patches import Patches
-from coursekit.viz.plots import COLORS, bars, curves, heatmap, new_axes
+from coursekit.viz.plots import COLORS, bars, curves, heatmap, image_grid, new_axes
 from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
@@ -56,6 +56,7 @@ __all__ = [
     "curves",
     "encoder_decoder",
     "heatmap",
+    "image_grid",
     "new_axes",
     "several_heads",
     "show",

@@ -133,6 +133,33 @@ def bars(
     return ax
 
 
+def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: float = 1.3) -> np.ndarray:
+    """Small images side by side, row after row.
+
+    Args:
+        images: (N, C, height, width) of numbers in 0..1, with one channel (grey) or three; what lies outside is cut.
+        titles: one above each of the first images.
+        width: of one image, in inches.
+
+    Returns:
+        The axes, (rows, columns).
+    """
+    images = to_numpy(images)
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"images have shape {images.shape}, expected (N, 1 or 3, height, width)")
+    rows = -(-len(images) // columns)
+    size = (width * columns, (width + 0.25) * rows)
+    axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")[1]
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, image in zip(axes.flat, images):
+        image = np.moveaxis(image, 0, -1).clip(0, 1)  # (C, height, width) -> (height, width, C)
+        ax.imshow(np.broadcast_to(image, (*image.shape[:2], 3)))
+    for ax, title in zip(axes.flat, titles):
+        ax.set_title(title, fontsize=11)
+    return axes
+
+
 def figure_html(ax: Axes, alt: str) -> str:
     """The figure of ``ax`` as an image inside the page; the figure is closed."""
     buffer = io.BytesIO()

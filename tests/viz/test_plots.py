@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coursekit.viz import Alignment, Curves, bars, curves, heatmap
+from coursekit.viz import Alignment, Curves, bars, curves, heatmap, image_grid
 from coursekit.viz.alignment import ink_on
 
 
@@ -28,6 +28,21 @@ def test_curves_and_bars_draw_the_numbers_given():
         curves({"one": [{"step": 1}]}, key="accuracy")
     ax = bars({"a": 0.125, "b": 1.0})
     assert [t.get_text() for t in ax.texts] == ["12.5 %", "100.0 %"]
+
+
+def test_images_stand_in_rows_each_under_its_title():
+    images = np.random.default_rng(0).random((5, 3, 4, 2)) * 1.5 - 0.25
+    axes = image_grid(images, ["a", "b", "c"], columns=3)
+    assert axes.shape == (2, 3)
+    assert [ax.get_title() for ax in axes.flat] == ["a", "b", "c", "", "", ""]
+    assert not any(ax.axison for ax in axes.flat)
+    for ax, image in zip(axes.flat, images):
+        np.testing.assert_array_equal(ax.images[0].get_array(), image.transpose(1, 2, 0).clip(0, 1))
+    assert not axes[1, 2].images
+    (grey,) = image_grid(images[:1, :1], columns=1)[0, 0].images
+    assert grey.get_array().shape == (4, 2, 3), "grey, and not in false colours"
+    with pytest.raises(ValueError, match=r"shape \(5, 4, 2\), expected \(N, 1 or 3, height, width\)"):
+        image_grid(images[:, 0])
 
 
 @pytest.mark.parametrize(
