@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between, at each position by itself: ``W_2 act(W_1 x + b_1) + b_2``.
+    """Two linear layers with an activation between, at each position by itself: ``act(x W_1 + b_1) W_2 + b_2``.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.3, equation 2 (there with relu).
     """
