@@ -327,7 +327,7 @@ def say(text: str) -> None:
 
 def need_nbgrader() -> None:
     if importlib.util.find_spec("nbgrader") is None:
-        raise fail("nbgrader is missing: in the course's folder, pip install --editable '.[grade]'")
+        raise fail(f"nbgrader is missing: in the course's folder, {diagnosis.WITH_NBGRADER}")
 
 
 @app.command()

@@ -22,6 +22,8 @@ COLAB = {
     "rich": "13.9.4",
 }
 
+WITH_NBGRADER = "pip install --constraint constraints.txt --editable '.[grade]'"
+
 Line = tuple[bool, str, str]  # fine?, subject, what was seen and what to do about it
 
 
@@ -101,8 +103,11 @@ def sandbox_line() -> Line:
         return True, "sandbox", "not looked for: it is for marking exercises (pip install '.[grade]')"
     from coursekit.grading.sandbox import why_not
 
-    problem = why_not()
-    return True, "sandbox", f"only marking needs it: {problem}" if problem else "works: exercises can be marked safely"
+    if problem := why_not():
+        return True, "sandbox", f"only marking needs it: {problem}"
+    if importlib.util.find_spec("nbgrader") is None:
+        return True, "sandbox", f"works; marking also needs nbgrader: {WITH_NBGRADER}"
+    return True, "sandbox", "works: exercises can be marked safely"
 
 
 def network_line() -> Line:

@@ -422,7 +422,8 @@ def slides(path: Path, results: Path, out: Path) -> Path:
 
     notebook = executed(path, results)
     if notebook is None:
-        raise LectureError(f"{path.stem} is not executed yet: coursekit run {number(path)}")
+        n = number(path)
+        raise LectureError(f"{path.stem} is not executed yet: coursekit run {n} (make run LECTURE={n})")
 
     class OfflineSlides(SlidesExporter):
         @pass_context

@@ -141,12 +141,24 @@ def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):
     assert not (lectures.home() / "out").exists()
 
 
+def test_a_doctor_who_cannot_mark_for_lack_of_nbgrader_says_so(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("coursekit.grading.sandbox.why_not", lambda: None)
+    assert doctor.sandbox_line() == (True, "sandbox", "works: exercises can be marked safely")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
+    (ok, _, text) = doctor.sandbox_line()
+    assert ok, "students need none"
+    assert text == "works; marking also needs nbgrader: " + doctor.WITH_NBGRADER
+
+
 def test_grading_without_nbgrader_says_what_to_install(monkeypatch, capsys):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
     code, _, err = run("release", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
-    assert err == "nbgrader is missing: in the course's folder, pip install --editable '.[grade]'\n"
+    assert err == (
+        "nbgrader is missing: in the course's folder, pip install --constraint constraints.txt --editable '.[grade]'\n"
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")

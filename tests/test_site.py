@@ -533,7 +533,10 @@ def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
         (["site", "--out", "notebooks"], "notebooks is no site and not empty: name a new folder"),
         (["site", "--lectures", "exercises"], "no lecture was executed into exercises: coursekit run --all"),
         (["slides", "3"], "no lecture '3'; there are: 01_sums, 02_looks"),
-        (["slides", "1", "--lectures", "exercises"], "01_sums is not executed yet: coursekit run 01"),
+        (
+            ["slides", "1", "--lectures", "exercises"],
+            "01_sums is not executed yet: coursekit run 01 (make run LECTURE=01)",
+        ),
         (["slides"], "Missing argument"),
     ],
 )

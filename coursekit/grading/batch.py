@@ -96,6 +96,7 @@ def grade(
             raise GradingError(f"the results in {out} would be read as handed in, since it lies inside {path}")
     if private and not private.is_dir():
         raise GradingError(f"no private folder {private}: make it first (a new key would draw other cases)")
+    refuse_other_files(out)
     released = read_released(home)
     if private:
         refuse_misnamed(private, exercise, list(released))
@@ -178,6 +179,12 @@ def refuse_unreadable(rows: list[Row]) -> None:
     if len(problems) == len(rows):
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise GradingError(f"nothing that can be marked was handed in: {problems[0]}{more}")
+
+
+def refuse_other_files(out: Path) -> None:
+    """Marks, names and the secret key do not belong among what is no marking's, such as the course's own folders."""
+    if out.is_dir() and any(out.iterdir()) and not any((out / mine).exists() for mine in (".lock", "results")):
+        raise GradingError(f"{out} holds something else: name a new folder, or that of an earlier marking")
 
 
 def refuse_misnamed(private: Path, exercise: str, exercises: list[str]) -> None:

@@ -44,8 +44,10 @@ def unpack_arguments(packed: dict[str, Any]) -> list[Any]:
 
 
 def place(error: BaseException) -> int | None:
-    """The line of the student's own code in which it happened."""
+    """The line of the student's own code in which it happened, or which cannot be read."""
     line, step = None, error.__traceback__
+    if isinstance(error, SyntaxError) and place_of(str(error.filename)) == YOURS:
+        line = error.lineno
     while step is not None:
         if place_of(step.tb_frame.f_code.co_filename) == YOURS:
             line = step.tb_lineno
@@ -57,10 +59,10 @@ def describe(error: BaseException) -> dict[str, Any]:
     """An exception for the marker: its built-in type, the line, and the message for the marker's eyes only."""
     kind = next((k.__name__ for k in type(error).__mro__ if k.__module__ == "builtins"), "Exception")
     try:
-        message = str(error)[:300]
+        line, message = place(error), str(error)[:300]
     except Exception:
-        message = ""
-    return {"kind": kind, "line": place(error), "message": message}
+        line, message = None, ""
+    return {"kind": kind, "line": line, "message": message}
 
 
 def attempt(result: Any, arguments: list[Any] | None, forbidden: list[str]) -> dict[str, Any]:

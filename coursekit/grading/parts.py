@@ -111,11 +111,13 @@ class Part:
                 usable.append({})
             else:
                 usable.append(answer)
-                words = self.compare(case, answer) if self.reference else None
-                if words is None and self.judge:
-                    words = self.judge(case, usable)
-                words = words or faults.get(i)
-            known = case.aspect in wrong and wrong[case.aspect][1] in self.suspects
+                words = faults.get(i)
+                if words not in self.forbidden.values():  # that comes first: no other mending makes it right
+                    found = self.compare(case, answer) if self.reference else None
+                    if found is None and self.judge:
+                        found = self.judge(case, usable)
+                    words = found or words
+            known = case.aspect in wrong and wrong[case.aspect][1] in (*self.suspects, *self.forbidden.values())
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
         return [

@@ -161,7 +161,9 @@ def with_tools_on_path() -> None:
 
 READ_ME = """# {title}
 
-1. `python -m venv .venv`, then `.venv/bin/pip install "{wheel}[lab]"` (Windows: `.venv\\Scripts\\pip`).
+1. `python -m venv .venv`, then `.venv/bin/pip install "{wheel}[lab]"` (Windows: `.venv\\Scripts\\pip`). On
+   Linux this brings several gigabytes of CUDA libraries; if you have no GPU, install the CPU build of torch into
+   `.venv` before, as pytorch.org describes.
 2. `.venv/bin/coursekit lab` opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`.
 3. Work in the notebook of the exercise, run the checks in it, and hand in that one file.
 

@@ -260,6 +260,21 @@ def test_a_forbidden_function_is_seen_under_every_name_and_not_outside_of_the_pa
     Part("norm", {"a": 2}, by_hand.cases, answer)(answer)
 
 
+def test_what_is_forbidden_is_said_before_other_mistakes():
+    """Whoever mends the others first would learn only then that it was in vain."""
+    suspects = {"the sum is not halved": torch.nn.functional.layer_norm}
+    cases = [Case("a", "", (torch.randn(3, 4), (4,))), Case("a", "", (torch.randn(2, 4), (4,)))]
+    half = Part(
+        "half", {"a": 2}, lambda g: cases, lambda x, shape: x / 2, suspects, forbidden={"layer_norm": "no norm"}
+    )
+    with pytest.raises(CheckFailed) as failed:
+        half(torch.nn.functional.layer_norm)
+    assert "no norm" in failed.value.text
+    assert "halved" not in failed.value.text
+    with pytest.raises(CheckFailed, match="halved"):
+        half(lambda x, shape: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt())
+
+
 DOUBLE = Part(
     "double",
     {"small": 2, "large": 3},

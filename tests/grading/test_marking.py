@@ -113,7 +113,7 @@ def test_magics_helpers_and_top_level_await_run_as_in_a_notebook(bubblewrap):
 
 def test_words_name_kind_and_line_but_not_the_message(bubblewrap):
     result = mark(job(luong_score="def luong_score(query, keys, W=None):\n    return query @@ keys"))
-    assert part(result, "luong_score")["problem"] == "it stopped with a SyntaxError"
+    assert part(result, "luong_score")["problem"] == "it stopped with a SyntaxError in line 2"
     result = mark(job(luong_score="def luong_score(query, keys, W=None):\n    return helper(query)"))
     words = part(result, "luong_score")["aspects"][0]["words"]
     assert words.startswith("it stopped with a NameError in line 2 (only the answer cells are read")
@@ -421,6 +421,20 @@ def test_a_booking_that_fails_stops_nobody_else(bubblewrap, tmp_path, monkeypatc
     outcome = batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home())
     assert {row.submission.student: row.status for row in outcome.rows} == {"alice": "not marked", "bob": "marked"}
     assert "could not be booked" in outcome.rows[0].submission.problem
+
+
+@pytest.mark.parametrize("of_the_course", [True, False])
+def test_marks_are_not_written_among_other_files(tmp_path, of_the_course):
+    """The key, names and marks would be handed out with the exercises, or committed."""
+    hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
+    out = home() / "exercises" if of_the_course else tmp_path / "thesis"
+    out.mkdir(exist_ok=True)
+    if not of_the_course:
+        (out / "chapter.tex").touch()
+    before = sorted(out.iterdir())
+    with pytest.raises(GradingError, match=r"holds something else: name a new folder, or that of an earlier marking"):
+        batch.grade(NAME, [tmp_path / "in"], out, home(), unsafe=True)
+    assert sorted(out.iterdir()) == before
 
 
 def test_a_lost_key_is_said(bubblewrap, tmp_path):
