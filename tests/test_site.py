@@ -368,7 +368,7 @@ SLIDE = """() => {
   return {
     number: document.querySelector(".slide-number").innerText.replace(/\\s/g, ""),
     end: slide.querySelector(".fragment:not(.visible)")?.offsetTop ?? slide.scrollHeight,
-    top: slide.scrollTop, screen: slide.clientHeight, whole: slide.scrollHeight,
+    bar: getComputedStyle(slide).scrollbarColor, top: slide.scrollTop, screen: slide.clientHeight, whole: slide.scrollHeight,
     shown: fragments.filter((part) => part.matches(".visible")).length, fragments: fragments.length,
     text: [...slide.querySelectorAll(".jp-Cell")].filter((cell) => cell.checkVisibility({visibilityProperty: true}))
       .map((cell) => cell.innerText).join(" "),
@@ -409,6 +409,9 @@ def test_one_key_shows_everything_once_and_another_one_goes_back(key, other, ope
             assert before["top"] <= after["top"] <= gone, "no line is left out"
             assert (after["shown"], after["top"]) != (before["shown"], before["top"])
     assert max(step["top"] for step in seen) > 720, "there was something to scroll"
+    for step in seen:
+        unseen = step["bar"] == "rgba(0, 0, 0, 0) rgba(0, 0, 0, 0)"
+        assert unseen == (step["shown"] < step["fragments"]), "the scroll bar does not tell of what is hidden"
 
     again = walk(page, other)
     assert list(dict.fromkeys(step["number"] for step in again)) == [f"{n}/5" for n in range(5, 0, -1)]
