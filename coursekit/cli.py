@@ -304,7 +304,9 @@ def grade(
     marked = [row for row in outcome.rows if row.result]
     waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)
     rows = "1 row" if len(outcome.rows) == 1 else f"{len(outcome.rows)} rows"
-    say(f"{rows}: {len(marked)} marked ({outcome.again} of them before), {len(flagged)} flagged.")
+    absent = sum(row.status == "nothing handed in" for row in flagged)
+    missing = f", {absent} handed in nothing" if absent else ""
+    say(f"{rows}: {len(marked)} marked ({outcome.again} of them before), {len(flagged) - absent} flagged{missing}.")
     if waiting:
         answers = "1 written answer waits" if waiting == 1 else f"{waiting} written answers wait"
         say(f"{answers} for a person: in {out}, jupyter lab, then Formgrader; then run this again.")

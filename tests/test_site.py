@@ -368,7 +368,8 @@ SLIDE = """() => {
   return {
     number: document.querySelector(".slide-number").innerText.replace(/\\s/g, ""),
     end: slide.querySelector(".fragment:not(.visible)")?.offsetTop ?? slide.scrollHeight,
-    bar: getComputedStyle(slide).scrollbarColor, top: slide.scrollTop, screen: slide.clientHeight, whole: slide.scrollHeight,
+    bar: getComputedStyle(slide).scrollbarColor,
+    top: slide.scrollTop, screen: slide.clientHeight, whole: slide.scrollHeight,
     shown: fragments.filter((part) => part.matches(".visible")).length, fragments: fragments.length,
     text: [...slide.querySelectorAll(".jp-Cell")].filter((cell) => cell.checkVisibility({visibilityProperty: true}))
       .map((cell) => cell.innerText).join(" "),

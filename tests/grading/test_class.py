@@ -140,7 +140,8 @@ def test_a_killed_marking_goes_on_and_books_nothing_twice(folder, marked):
     before, out = marked
     assert 6 <= len(before) < len(CLASS) - 10
     assert all(path.stat().st_mtime_ns == time for path, time in before.items()), "what was done is not done again"
-    assert f"({len(before)} of them before)" in out
+    flagged = sum(total is None or flag != "" for _, _, total, flag in CLASS)
+    assert f"({len(before)} of them before), {flagged} flagged, 1 handed in nothing." in out
     with closing(sqlite3.connect(folder / "out" / "gradebook.db")) as db:
         count = db.execute("select count(*), count(distinct student_id) from submitted_assignment").fetchone()
     booked = sum(total is not None for _, _, total, _ in CLASS)
