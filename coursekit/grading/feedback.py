@@ -71,13 +71,13 @@ def plain(points: float) -> str:
 
 def page(exercise: str, master: Any, submission: Submission, answers: dict, result: dict, standing: Standing) -> str:
     """The feedback on one submission: parts, points, what went wrong in words, and the student's own answers."""
-    formatter = HtmlFormatter(nowrap=False, cssclass="code")
+    formatter = HtmlFormatter(cssclass="code", linenos="inline")  # the words name lines
     by_name = {part["name"]: part for part in result["parts"]}
     parts, code = [], []
     for cell in master.cells:
         about, name = mark_up(cell), mark_up(cell).get("grade_id")
         if about.get("solution") and cell.cell_type == "code" and name in answers:
-            code.append((name, highlight(answers[name], PythonLexer(), formatter)))
+            code.append((name, highlight(answers[name], PythonLexer(stripnl=False), formatter)))
         if not about.get("grade"):
             continue
         points = standing.points.get(name)
@@ -120,4 +120,7 @@ def page(exercise: str, master: Any, submission: Submission, answers: dict, resu
 def styles() -> str:
     light = HtmlFormatter(style="default", cssclass="code").get_style_defs(".code")
     dark = HtmlFormatter(style="github-dark", cssclass="code").get_style_defs(".code")
-    return f"@media (prefers-color-scheme: light) {{ {light} }}\n@media (prefers-color-scheme: dark) {{ {dark} }}"
+    once = ".code .linenos { user-select: none }"  # what is copied is the code alone
+    return (
+        f"{once}\n@media (prefers-color-scheme: light) {{ {light} }}\n@media (prefers-color-scheme: dark) {{ {dark} }}"
+    )

@@ -161,11 +161,20 @@ def with_tools_on_path() -> None:
 
 READ_ME = """# {title}
 
-1. `python -m venv .venv`, then `.venv/bin/pip install "{wheel}[lab]"` (Windows: `.venv\\Scripts\\pip`). On
-   Linux this brings several gigabytes of CUDA libraries; if you have no GPU, install the CPU build of torch into
-   `.venv` before, as pytorch.org describes.
-2. `.venv/bin/coursekit lab` opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`.
-3. Work in the notebook of the exercise, run the checks in it, and hand in that one file.
+With Python 3.11 to 3.13, in this folder:
+
+```
+python3 -m venv .venv
+.venv/bin/pip install --constraint constraints.txt "{wheel}[lab]"
+.venv/bin/coursekit lab
+```
+
+The last line opens JupyterLab at the first lecture; the exercises are in the folder `exercises/`. Work in the notebook
+of the exercise, run the checks in it, and hand in that one file. On Windows say `py -m venv .venv`, and
+`.venv\\Scripts` instead of `.venv/bin`. `coursekit doctor`, called in the same way, says whether all is well.
+
+On Linux the second line brings several gigabytes of CUDA libraries. If you have no GPU, install the CPU build of torch
+{torch} into `.venv` before it, as pytorch.org describes.
 
 On Colab: put `{wheel}` into your Google Drive, or upload it beside the notebook.
 """
@@ -188,7 +197,10 @@ def student_kit(home: Path, out: Path) -> Path:
         ignored = shutil.ignore_patterns(".*", "__pycache__", "build")  # checkpoints() are in build
         shutil.copytree(home / "notebooks", kit / "notebooks", ignore=ignored)
         wheel = build_wheel(home, kit)
-        (kit / "README.md").write_text(READ_ME.format(title="Attention, hands on", wheel=wheel.name), encoding="utf-8")
+        shutil.copy(home / "constraints.txt", kit)
+        (torch,) = re.findall(r"^torch==(.+)$", (kit / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+        text = READ_ME.format(title="Attention, hands on", wheel=wheel.name, torch=torch)
+        (kit / "README.md").write_text(text, encoding="utf-8")
         for path, data in contents(kit):
             if leak := next((word for word in HIDDEN if word.encode() in data), None):
                 raise GradingError(f"not written: {path} holds '{leak}'")

@@ -339,6 +339,7 @@ def test_feedback_and_tables_for_students_hold_no_hidden_input(aftermath):
         assert "7531" not in told + code.split("</ul>")[0]
     page = (out / "feedback" / "hidden_input_in_the_error" / NAME / f"{NAME}.html").read_text(encoding="utf-8")
     assert "it stopped with a ValueError in line 4" in page
+    assert re.search(r'<span class="linenos"> *4</span>.*\braise\b', page), "a line can be found by its number"
 
 
 def test_the_process_inside_is_nobody_and_sees_nobody(sandbox_run):

@@ -270,6 +270,7 @@ def test_students_get_lectures_exercises_and_the_package(kit):
         f"folder/exercises/{name}/{name}.ipynb",
         f"zip/attention/notebooks/{name}.ipynb",
         "folder/README.md",
+        "folder/constraints.txt",
     ):
         assert wanted in names
     assert f"{wheel}/coursekit/grading/checks/{name[3:]}.py" in names
