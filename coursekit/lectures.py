@@ -140,12 +140,15 @@ def plain(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-# The page of nbconvert without the three scripts that it would fetch from the network, hidden code folded.
+# The page of nbconvert without the three scripts that it would fetch from the network, hidden code folded,
+# and dark where the reader's system is.
 PAGE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_js_requirejs %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
 {% block html_head_css %}{{ super() }}
+{% set dark = '<style media="screen and (prefers-color-scheme: dark)"' %}
+{{ resources.include_css("static/theme-dark.css") | replace("<style", dark) }}
 <style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }
 details { margin-bottom: 1em }</style>
 {% endblock %}

@@ -52,3 +52,23 @@ def test_the_browser_draws_every_formula(page, browser):
     mathml = "http://www.w3.org/1998/Math/MathML"
     assert kinds == [[mathml, "math"], [mathml, "math"], [mathml, "block math"]]
     assert view.locator("h1 msqrt").bounding_box()["height"] > 10
+
+
+@pytest.mark.browser
+def test_the_page_follows_light_and_dark(page, browser):
+    def ink(scheme: str, media: str = "screen") -> list[int]:
+        """How bright the page and its text are: the red of each."""
+        opened.emulate_media(color_scheme=scheme, media=media)
+        colours = opened.evaluate(
+            "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('h1')).color]"
+        )
+        return [int(re.search(r"\d+", colour)[0]) for colour in colours]
+
+    opened = browser.new_page()
+    opened.set_content(page)
+    for background, text in (ink("light"), ink("dark", "print")):
+        assert background == 255
+        assert text < 50
+    background, text = ink("dark")
+    assert background < 50
+    assert text > 200
