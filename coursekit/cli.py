@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -19,19 +18,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from coursekit import doctor as diagnosis
 from coursekit import lectures
-from coursekit.grading import GradingError
+from coursekit.cli_grade import app as grade
+from coursekit.grading import GradingError, printable
 from coursekit.recipes import recipes
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(grade, name="grade")
 console = Console()
-DUE = ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
 
 
 def fail(message: str, code: int = 2) -> typer.Exit:
+    message = "\n".join(map(printable, message.splitlines()))
     Console(stderr=True).print(message, style="bold red", highlight=False, markup=False, soft_wrap=True)
     return typer.Exit(code)
 
@@ -215,17 +215,29 @@ def release(
     student: Annotated[
         Path | None, typer.Option(help="New folder for what students get; a zip appears beside it.")
     ] = None,
+    gradescope: Annotated[str | None, typer.Option(metavar="EXERCISE", help="Write its autograder to --out.")] = None,
+    classroom50: Annotated[str | None, typer.Option(metavar="EXERCISE", help="Write its autograder to --out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Gradescope's zip, or the folder for classroom50.")] = None,
+    private: Annotated[Path | None, typer.Option(help="Folder with your secret key, for Gradescope's zip.")] = None,
 ) -> None:
-    """Make exercises/ from the masters in solutions/, or what students get."""
+    """Make exercises/ from the masters in solutions/, or what students or platforms get."""
+    need_nbgrader()
+    from coursekit.grading import platforms
     from coursekit.grading import release as releasing
 
-    need_nbgrader()
-    if student:
-        archive = releasing.student_kit(lectures.home(), student)
-        say(f"For students: {student} and {archive}")
-        return
-    for path in releasing.release(lectures.home()):
-        say(f"Released: {path}")
+    home, platform = lectures.home(), gradescope or classroom50
+    if platform and out is None:
+        raise fail("name with --out where to write it: a zip for Gradescope, a new folder for classroom50")
+    if gradescope:
+        platforms.autograder_zip(home, lectures.find_exercise(gradescope), out, private)
+        say(f"For Gradescope, and for nobody else, since it holds the secret key: {out}")
+    elif classroom50:
+        say(f"For classroom50: {platforms.classroom50_bundle(home, lectures.find_exercise(classroom50), out)}")
+    elif student:
+        say(f"For students: {student} and {releasing.student_kit(home, student)}")
+    else:
+        for path in releasing.release(home):
+            say(f"Released: {path}")
 
 
 @app.command()
@@ -241,78 +253,6 @@ def publish(
         say(f"Written: {path}")
     if not changed:
         say(f"Nothing to write: the course is published as {repository} already.")
-
-
-@app.command()
-def grade(
-    exercise: Annotated[str, typer.Argument(help="Its number or name.")],
-    submissions: Annotated[
-        list[Path], typer.Argument(help="Folders, zips or notebooks, as the platform exports them.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for gradebook, tables and feedback; a second run goes on there.")],
-    private: Annotated[Path | None, typer.Option(help="Folder with your secret key and hidden cases.")] = None,
-    roster: Annotated[Path | None, typer.Option(help="CSV of the class: id, name, email, platform_id.")] = None,
-    due: Annotated[datetime | None, typer.Option(help="Later is flagged; local time.", formats=DUE)] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Submissions at a time.")] = max(1, os.cpu_count() or 1),
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, to mark on its workers.")] = None,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Run students' code without a sandbox.")] = False,
-) -> None:
-    """Mark what students handed in, book it, and write tables and feedback."""
-    need_nbgrader()
-    from coursekit.grading.batch import grade as mark_class
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("submissions"))
-    name = lectures.find_exercise(exercise)
-    stopped = "stopped; what is marked is kept, and the same command goes on"
-    with said_on_interrupt(stopped), contextlib.ExitStack() as shown:
-        bar = Progress(*columns, TimeElapsedColumn(), console=console)
-        task = bar.add_task(name, total=None)
-
-        def start(of: int) -> None:
-            bar.update(task, total=of)
-            shown.enter_context(bar)  # only now: a mistake is said without a bar before it
-
-        outcome = mark_class(
-            name,
-            submissions,
-            out,
-            lectures.home(),
-            private=private,
-            workers=workers,
-            roster=roster,
-            due=due.astimezone() if due else None,
-            unsafe=unsafe,
-            scheduler=scheduler,
-            start=start,
-            progress=lambda done, of: bar.update(task, completed=done),
-        )
-    flagged = [row for row in outcome.rows if row.submission.problem or row.submission.flags or not row.result]
-    if flagged:
-        table = Table("student", "file", "points", "what to look at", title="Flagged", title_justify="left")
-        for row in flagged:
-            points = f"{row.standing.total:g}" if row.standing else ""
-            words = (
-                [row.submission.problem, *row.submission.flags]
-                if row.result or row.submission.problem
-                else [row.status]
-            )
-            who = Text(row.submission.name or row.submission.student)
-            table.add_row(
-                who, Text(row.submission.file, overflow="fold"), points, Text("\n".join(word for word in words if word))
-            )
-        console.print(table)
-    marked = [row for row in outcome.rows if row.result]
-    waiting = sum(bool(row.standing and row.standing.waiting) for row in marked)
-    rows = "1 row" if len(outcome.rows) == 1 else f"{len(outcome.rows)} rows"
-    absent = sum(row.status == "nothing handed in" for row in flagged)
-    missing = f", {absent} handed in nothing" if absent else ""
-    say(f"{rows}: {len(marked)} marked ({outcome.again} of them before), {len(flagged) - absent} flagged{missing}.")
-    if waiting:
-        answers = "1 written answer waits" if waiting == 1 else f"{waiting} written answers wait"
-        say(f"{answers} for a person: in {out}, jupyter lab, then Formgrader; then run this again.")
-    say(f"Points: {out / name}.csv, _moodle.csv and _canvas.csv; feedback: {out / 'feedback'}")
-    if any(row.status == "not marked" and row.submission.problem.startswith("marking failed") for row in outcome.rows):
-        raise fail("some submissions could not be marked for a reason of this machine: run the same command again", 1)
 
 
 @contextlib.contextmanager

@@ -101,13 +101,20 @@ def sandbox_line() -> Line:
     """Only who marks exercises needs it: its absence is no fault."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("psutil") is None:
         return True, "sandbox", "not looked for: it is for marking exercises (pip install '.[grade]')"
-    from coursekit.grading.sandbox import why_not
+    from coursekit.grading.walls import memory_is_counted, why_not
 
     if problem := why_not():
         return True, "sandbox", f"only marking needs it: {problem}"
     if importlib.util.find_spec("nbgrader") is None:
         return True, "sandbox", f"works; marking also needs nbgrader: {WITH_NBGRADER}"
-    return True, "sandbox", "works: exercises can be marked safely"
+    if memory_is_counted():
+        return True, "sandbox", "works: exercises can be marked safely; a memory cgroup counts all that a run uses"
+    return (
+        True,
+        "sandbox",
+        "works: exercises can be marked safely; without a memory cgroup (start by 'systemd-run --user --scope' to have "
+        "one), only resident memory is watched",
+    )
 
 
 def network_line() -> Line:

@@ -135,6 +135,11 @@ def colab() -> str:
     return command(sys.executable, "-m", "tests.colab", "--all").strip().splitlines()[-1]
 
 
+def kills() -> str:
+    """The marking of a class, killed a thousand times: see ``tests.kills``."""
+    return command(sys.executable, "-m", "tests.kills", "1000").strip().splitlines()[-1]
+
+
 def times() -> str:
     """How long all lectures and all model answers take, two at a time with one thread each; no answer over 90 s."""
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -192,6 +197,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "seeds": ("every lecture on five seeds, and twice on the first", seeds),
     "colab": ("every lecture and exercise with Colab's versions", colab),
     "recipes": ("shipped weights, measured again", recipes),
+    "kills": ("the marking of a class, killed at a thousand random moments", kills),
     "times": ("time of everything, two processes of one thread", times),
 }
 

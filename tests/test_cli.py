@@ -143,8 +143,13 @@ def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):
 
 def test_a_doctor_who_cannot_mark_for_lack_of_nbgrader_says_so(monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr("coursekit.grading.sandbox.why_not", lambda: None)
-    assert doctor.sandbox_line() == (True, "sandbox", "works: exercises can be marked safely")
+    monkeypatch.setattr("coursekit.grading.walls.why_not", lambda: None)
+    for counted, words in ((True, "a memory cgroup counts all"), (False, "only resident memory is watched")):
+        monkeypatch.setattr("coursekit.grading.walls.memory_is_counted", lambda counted=counted: counted)
+        (ok, _, text) = doctor.sandbox_line()
+        assert ok
+        assert text.startswith("works: exercises can be marked safely")
+        assert words in text
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
     (ok, _, text) = doctor.sandbox_line()
     assert ok, "students need none"

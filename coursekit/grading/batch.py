@@ -1,34 +1,36 @@
 """Mark a class: take in what was handed in, mark it in parallel, book it, write tables and feedback.
 
 Everything that is decided about one submission is a file in ``out/results``, named after all that decided it.
-A marking that was killed finds these files again and does only what is missing.
+A marking that was killed finds these files again and does only what is missing. Whatever goes wrong with one submission
+becomes that one's row.
 """
 
 import contextlib
-import csv
 import hashlib
 import json
-import os
-import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from coursekit.files import write_atomically
-from coursekit.grading import GradingError, sandbox
-from coursekit.grading.book import Standing, book_exercise, book_submission, open_book, standing
+from coursekit.grading import GradingError, records, sandbox
+from coursekit.grading.book import Standing, answers_of, book_exercise, book_submission, open_book, standing
+from coursekit.grading.closure import fingerprint
+from coursekit.grading.cluster import marked_by_dask
 from coursekit.grading.feedback import page
-from coursekit.grading.intake import Student, Submission, answers, read_released, read_roster, submissions
+from coursekit.grading.folder import key_of, locked, make_folder, refuse_folder, refuse_private
+from coursekit.grading.identity import Student, read_roster
+from coursekit.grading.intake import Submission, submissions
 from coursekit.grading.marking import check_hidden_cases, mark, seed_for
-from coursekit.grading.release import checks_of, mark_up
+from coursekit.grading.notebooks import read_released
+from coursekit.grading.release import CHECK, checks_of, mark_up
+from coursekit.grading.rules import borrowed_in, forbidden_in
+from coursekit.grading.tables import write_tables
 
 
 @dataclass
@@ -36,11 +38,16 @@ class Row:
     """What came of one file (or of a student who handed in nothing)."""
 
     submission: Submission
-    status: str = "marked"  # or "not marked", "nothing handed in"
-    answers: dict[str, str] = field(default_factory=dict)
+    status: str = "marked"  # or "not marked", "nothing handed in", "booked before, no longer handed in"
+    notes: list[str] = field(default_factory=list)  # flags for the marker alone
     result: dict[str, Any] | None = None
     standing: Standing | None = None
+    seed: int = 0
     digest: str = ""
+
+    def fails(self, problem: str) -> None:
+        self.status, self.result, self.standing = "not marked", None, None
+        self.submission.problem = problem[:300]
 
 
 @dataclass
@@ -50,6 +57,29 @@ class Outcome:
     rows: list[Row]
     again: int  # results that were there from an earlier run
     of: int  # points of the exercise
+    edited: list[str]  # what somebody has changed since the last marking
+
+
+@dataclass
+class Marking:
+    """One exercise of a class in the folder ``out``, while it is marked."""
+
+    exercise: str
+    master: Any  # the released notebook
+    out: Path
+    key: bytes
+    private: Path | None
+    unsafe: bool
+    rows: list[Row]
+    log: records.Log
+    book: Any = None
+
+    def result_path(self, row: Row) -> Path:
+        return self.out / "results" / self.exercise / f"{row.digest}.json"
+
+    @property
+    def of(self) -> int:
+        return sum(mark_up(cell)["points"] for cell in self.master.cells if mark_up(cell).get("grade"))
 
 
 def grade(
@@ -62,8 +92,10 @@ def grade(
     workers: int = 1,
     roster: Path | None = None,
     due: datetime | None = None,
+    anonymous: bool = False,
     unsafe: bool = False,
     scheduler: str | None = None,
+    tls: Path | None = None,
     start: Callable[[int], None] = lambda of: None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Outcome:
@@ -76,8 +108,10 @@ def grade(
         workers: submissions at a time on this machine.
         roster: a CSV of the class.
         due: later submissions are flagged.
+        anonymous: who marks sees pseudonyms; the names are in the platforms' tables and in ``identities.csv`` alone.
         unsafe: run student code without the sandbox.
         scheduler: address of a Dask scheduler whose workers do the marking instead.
+        tls: folder with the cluster's certificate.
         start: called once with the number of submissions, before the first is marked.
         progress: called with the number of submissions done and of all.
 
@@ -85,255 +119,145 @@ def grade(
         GradingError: nothing can be marked: no sandbox, no such exercise, no such folder, nothing readable in it,
             a mistake in the hidden cases. What lies in ``out`` is not touched then.
     """
+    master = released(exercise, home)
+    if not unsafe and not scheduler and (problem := sandbox.why_not()):
+        raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
+    refuse_folder(out, paths)
+    refuse_private(private, exercise, list(read_released(home)))
+    if private:
+        check_hidden_cases(str(private), exercise)
+    students = read_roster(roster) if roster else []
+    collected = submissions(paths, exercise, students, home)
+    refuse_unreadable(collected.found)
+    make_folder(out)
+    with locked(out), records.private(out):
+        key = key_of(out, private)
+        rows = [Row(submission) for submission in collected.found]
+        rows += absent(students, rows)
+        for row in rows:
+            s = row.submission
+            row.seed = seed_for(key, exercise, s.student or s.file, s.answers)
+            row.notes += collected.doubts.get(row.submission.student, [])
+        log = records.Log(out, key)
+        edited = changed_by_hand(log, out, key)
+        log.add("started", exercise, submissions=len(collected.found), unsafe=unsafe, anonymous=anonymous)
+        real = hide_names(rows, key, students) if anonymous else None
+        marking = Marking(exercise, master, out, key, private, unsafe, rows, log)
+        jobs = jobs_of(marking, due)
+        with contextlib.closing(open_book(out)) as marking.book:
+            book_exercise(marking.book, out, exercise, master)
+            refuse_other_names(marking, {student.id for student in students}, anonymous)
+            start(len(jobs))
+            again = mark_all(marking, jobs, workers, scheduler, tls, progress)
+            rows += gone(marking, collected.doubts)
+            write_feedback(marking)
+        for row in rows:
+            row.submission.flags += row.notes
+        marking.log.wrote(exercise, write_tables(rows, out, exercise, master, marking.of, real))
+        marking.log.add("finished", exercise)
+        return Outcome(rows, again, marking.of, edited)
+
+
+def changed_by_hand(log: records.Log, out: Path, key: bytes) -> list[str]:
+    """What is not as the last marking left it, but for points that people set; booking anew would hide some of it."""
+    if not log.events and not log.problems:
+        return []  # nothing was marked here yet, or by an edition that kept no log
+    problems = records.verify(out, key, people=False) if (out / "gradebook.db").is_file() else log.problems
+    log.add("verified", problems=len(problems))
+    return problems
+
+
+def released(exercise: str, home: Path) -> Any:
     path = home / "exercises" / exercise / f"{exercise}.ipynb"
     if not path.is_file():
         raise GradingError(f"no exercise {exercise!r}: {path} is not there ('coursekit release' makes it)")
-    if not unsafe and not scheduler and (problem := sandbox.why_not()):
-        raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
-    master = nbformat.read(path, as_version=4)
-    for path in paths:
-        if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
-            raise GradingError(f"the results in {out} would be read as handed in, since it lies inside {path}")
-    if private and not private.is_dir():
-        raise GradingError(f"no private folder {private}: make it first (a new key would draw other cases)")
-    refuse_other_files(out)
-    released = read_released(home)
-    if private:
-        refuse_misnamed(private, exercise, list(released))
-        check_hidden_cases(str(private), exercise)
-    students = read_roster(roster) if roster else []
-    rows = [Row(submission) for submission in submissions(paths, exercise, students, released)]
-    refuse_unreadable(rows)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / ".writable").touch()
-        (out / ".writable").unlink()
-    except OSError as error:
-        raise GradingError(f"cannot write results into {out}: {error.strerror}") from None
-    with locked(out):
-        if private and (out / "key").exists() and (private / "key").exists():
-            raise GradingError(
-                f"marks in {out} are drawn by the key that lies there, others by the key in {private}: leave --private "
-                "out here, or mark anew into another --out"
-            )
-        if private and (out / "key").exists():
-            raise GradingError(
-                f"marks in {out} are drawn by the key that lies there: move {out / 'key'} into {private}, so that they "
-                "stay as they are, or leave --private out"
-            )
-        key = secret_key(private or out)
-        given = "\n".join(cell.source for cell in master.cells)
-        jobs: dict[int, dict[str, Any]] = {}
-        for number, row in enumerate(rows):
-            flag_late(row.submission, due)
-            if row.submission.problem:
-                row.status = "not marked"
-                continue
-            row.answers = answers(master.cells, row.submission)
-            flag_borrowed(row, given)
-            seed = seed_for(key, exercise, row.submission.student or row.submission.file)
-            jobs[number] = {
-                "exercise": exercise,
-                "master": master,
-                "answers": row.answers,
-                "seed": seed,
-                "private": str(private.resolve()) if private else None,
-                "unsafe": unsafe,
-            }
-            row.digest = digest(jobs[number])
-        results = out / "results" / exercise
-        results.mkdir(parents=True, exist_ok=True)
-        ready = {n: found for n in jobs if (found := stored(results / f"{rows[n].digest}.json")) is not None}
-        with contextlib.closing(open_book(out)) as book:
-            book_exercise(book, out, exercise, master)
-            same_students(book, exercise, rows)
-            start(len(jobs))
-            book_row = partial(finish, book=book, out=out, exercise=exercise, master=master)
-            for count, (number, result) in enumerate(ready.items(), 1):
-                book_row(rows[number], result)
-                progress(count, len(jobs))
-            waiting = {number: job for number, job in jobs.items() if number not in ready}
-            for count, (number, result) in enumerate(marked(waiting, workers, scheduler), len(ready) + 1):
-                if "failed" in result:
-                    rows[number].status, rows[number].submission.problem = "not marked", result["failed"]
-                else:
-                    store(results / f"{rows[number].digest}.json", result)
-                    book_row(rows[number], result)
-                progress(count, len(jobs))
-            rows += absent(students, rows)
-            rows += gone(book, out, exercise, rows)
-            for row in rows:
-                if row.result and row.submission.student:
-                    row.standing = standing(book, exercise, row.submission.student)
-                    text = page(exercise, master, row.submission, row.answers, row.result, row.standing)
-                    write(out / "feedback" / row.submission.student / exercise / f"{exercise}.html", text)
-                    row.submission.flags += row.standing.earlier  # for the marker: the page is written
-        of = sum(mark_up(cell)["points"] for cell in master.cells if mark_up(cell).get("grade"))
-        write_tables(rows, out, exercise, master, of)
-        return Outcome(rows, len(ready), of)
+    return nbformat.read(path, as_version=4)
 
 
-def refuse_unreadable(rows: list[Row]) -> None:
+def refuse_unreadable(found: list[Submission]) -> None:
     """Where no file at all can be marked the export is broken or the wrong one: a class's marks must not vanish."""
-    problems = [f"{row.submission.file}: {row.submission.problem}" for row in rows if row.submission.problem]
-    if len(problems) == len(rows):
+    problems = [f"{submission.file}: {submission.problem}" for submission in found if submission.problem]
+    if len(problems) == len(found):
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise GradingError(f"nothing that can be marked was handed in: {problems[0]}{more}")
 
 
-def refuse_other_files(out: Path) -> None:
-    """Marks, names and the secret key do not belong among what is no marking's, such as the course's own folders."""
-    if out.is_dir() and any(out.iterdir()) and not any((out / mine).exists() for mine in (".lock", "results")):
-        raise GradingError(f"{out} holds something else: name a new folder, or that of an earlier marking")
+def hide_names(rows: list[Row], key: bytes, students: list[Student]) -> dict[str, Submission]:
+    """Put pseudonyms in the place of the students; return who they are."""
+    real = [row.submission for row in rows]
+    for row, hidden in zip(rows, records.without_names(real, key, students)):
+        row.submission = hidden
+        row.notes = ["a file of theirs is in doubt: see identities.csv and the files' names"] * bool(row.notes)
+    return {row.submission.student or row.submission.file: s for row, s in zip(rows, real)}
 
 
-def refuse_misnamed(private: Path, exercise: str, exercises: list[str]) -> None:
-    """Hidden cases under a name that is no exercise's would be passed over without a word."""
-    for path in sorted(private.glob("*.py")):
-        if path.stem not in exercises:
-            right = next((name for name in exercises if path.stem in name.split("_", 1)), exercise)
-            raise GradingError(f"{path} is no exercise's: the hidden cases of {right} belong in {private / right}.py")
+def refuse_other_names(marking: Marking, ids: set[str], anonymous: bool) -> None:
+    """Refuse to call students otherwise than they were booked: what people set for them by hand would be lost."""
+    booked = {s.student.id for s in marking.book.assignment_submissions(marking.exercise)}
+    if booked and anonymous != all(map(records.is_pseudonym, booked)):
+        was = "with names" if anonymous else "with --anonymous"
+        raise GradingError(f"{marking.exercise} was marked {was} in {marking.out}: do the same, or mark anew elsewhere")
+    for row in marking.rows:
+        number, student = row.submission.platform_id, row.submission.student
+        if ids and number != student and number in booked - ids:
+            raise GradingError(
+                f"{number} was marked here before the roster called them {student}: mark into a new folder"
+            )
 
 
-@contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """One marking at a time in a folder; the lock ends with the process."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # not on Windows
-        yield
-        return
-    with (out / ".lock").open("w") as file:
+# --- marking -------------------------------------------------------------------------------------------
+
+
+def jobs_of(marking: Marking, due: datetime | None) -> dict[int, dict[str, Any]]:
+    """What is to be marked, by the number of its row; and flags on what a person should look at."""
+    given = "\n".join(cell.source for cell in marking.master.cells if cell.cell_type == "code")
+    all_of_it = "\n".join(cell.source for cell in marking.master.cells)
+    decides = fingerprint(checks_of(marking.exercise).__name__, given)
+    jobs = {}
+    for number, row in enumerate(marking.rows):
+        if row.status != "marked":
+            continue
+        flag_late(row.submission, due)
+        if row.submission.problem:
+            row.status = "not marked"
+            continue
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise GradingError(f"another marking is at work in {out}: wait for it, or name another folder") from None
-        yield
+            row.notes += notes_on(marking, row.submission.answers, all_of_it)
+            job = {
+                "exercise": marking.exercise,
+                "master": marking.master,
+                "answers": row.submission.answers,
+                "seed": row.seed,
+                "private": str(marking.private.resolve()) if marking.private else None,
+                "unsafe": marking.unsafe,
+            }
+            row.digest = digest(job, decides)
+            jobs[number] = job
+        except Exception as error:
+            row.fails(f"not marked: {type(error).__name__}: {error}")
+    return jobs
 
 
-def marked(jobs: dict[int, dict], workers: int, scheduler: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The results of the jobs, as they come. What fails for a reason of the machine is ``{"failed": why}``."""
-    if scheduler:
-        yield from marked_by_dask(jobs, scheduler)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        futures: dict[Future, int] = {pool.submit(mark, job): number for number, job in jobs.items()}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], result_of(future)
-        except BaseException:
-            sandbox.stop.set()  # the runs that are under way end at once; what is done is stored
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-            sandbox.stop.clear()
-
-
-def marked_by_dask(jobs: dict[int, dict], scheduler: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same on a cluster: a job whose worker dies is given to another by Dask."""
-    try:
-        from distributed import Client
-        from distributed import as_completed as as_dask_completes
-    except ModuleNotFoundError:
-        raise GradingError("--scheduler needs Dask: pip install 'attention-course[grade,dask]'") from None
-    try:
-        client = Client(scheduler)  # it waits as long as Dask's "comm.timeouts.connect" says
-    except (OSError, ValueError) as error:
-        raise GradingError(f"no Dask scheduler answers at {scheduler}: {error}") from None
-    with client:
-        futures = {
-            client.submit(mark_walled, job, key=f"mark-{digest(job)}-{n}", pure=False): n for n, job in jobs.items()
-        }
-        for future in as_dask_completes(list(futures)):
-            yield futures[future], result_of(future)
-
-
-def mark_walled(job: dict[str, Any]) -> dict[str, Any]:
-    """``mark`` on a machine that was not asked yet whether it has a sandbox."""
-    if not job["unsafe"] and (problem := sandbox.why_not()):
-        raise GradingError(problem)
-    return mark(job)
-
-
-def result_of(future: Any) -> dict[str, Any]:
-    try:
-        return future.result()
-    except Exception as error:
-        return {"failed": f"marking failed, mark it again: {error or type(error).__name__}"}
-
-
-# --- what decides a mark -------------------------------------------------------------------------------
-
-
-def secret_key(folder: Path) -> bytes:
-    """The key of the secret seeds; made at the first marking, readable by its owner alone."""
-    path = folder / "key"
-    try:
-        if not path.exists():
-            if any((folder / "results").glob("*/*.json")):
-                raise GradingError(
-                    f"the secret key {path} is gone: if --private was given before, give it again; if not, put the key "
-                    "back, since a new one would draw every mark anew"
-                )
-            unfinished = path.with_name(f"key.{os.getpid()}")
-            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(32) + "\n")
-            unfinished.rename(path)
-        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
-    except (OSError, ValueError) as error:
-        raise GradingError(f"cannot use the secret key {path}: {error}") from None
-    if len(key) < 16:
-        raise GradingError(f"the secret key {path} is shorter than 16 bytes: delete it, and a new one is made")
-    return key
-
-
-def digest(job: dict[str, Any]) -> str:
-    """Of all that decides a mark: the answers, the exercise, its checks, the seed, the hidden cases."""
-    checks = checks_of(job["exercise"])
+def digest(job: dict[str, Any], decides: str) -> str:
+    """Of all that decides a mark: the answers, the exercise, the seed, hidden cases, and the code and versions."""
     private = Path(job["private"] or "", f"{job['exercise']}.py")
-    sources = [Path(checks.__file__), *(Path(__file__).with_name(name) for name in ("parts.py", "calls.py"))]
-    if job["private"] and private.is_file():
-        sources.append(private)
+    hidden = private.read_bytes() if job["private"] and private.is_file() else b""
     state = hashlib.sha256(json.dumps(job, sort_keys=True).encode())
-    for path in sources:
-        state.update(hashlib.sha256(path.read_bytes()).digest())
+    state.update(decides.encode() + hidden)
     return state.hexdigest()[:32]
 
 
-def stored(path: Path) -> dict[str, Any] | None:
-    """An earlier result; None where there is none, or where a busy machine may have caused it."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return None if result["unsure"] else result
-
-
-def store(path: Path, result: dict[str, Any]) -> None:
-    """What ended for lack of time or memory is tried once more at the next run, and then believed."""
-    result["unsure"] &= not path.exists()
-    write(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-
-
-def write(path: Path, text: str) -> None:
-    write_atomically(path, lambda unfinished: unfinished.write_text(text, encoding="utf-8"))
-
-
-def finish(row: Row, result: dict[str, Any], *, book: Any, out: Path, exercise: str, master: Any) -> None:
-    row.result = result
-    for part in result["parts"]:
-        if any("NameError" in aspect["words"] for aspect in part["aspects"]):
-            row.submission.flags.append(f"{part['name']}: a NameError; does the answer need a cell that is not read?")
-    for part in result["parts"]:
-        if part["problem"] and part["problem"] != "not answered":
-            row.submission.flags.append(f"{part['name']} did not run: {part['problem']}")
-    if row.submission.student:
-        try:
-            book_submission(book, out, exercise, master, row.submission, row.answers, result)
-        except Exception as error:  # one strange file must not stop the class
-            book.db.rollback()
-            row.result, row.status = None, "not marked"
-            row.submission.problem = f"marked, but could not be booked: {type(error).__name__}: {error}"[:300]
+def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[str]:
+    """What a person should look at in the code: what is borrowed from the course, and what a part forbids."""
+    checks = checks_of(marking.exercise)
+    code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
+    notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
+    cells = answers_of(marking.master)
+    for part in checks.PARTS:
+        for name in cells.get(CHECK + part.name, []):
+            if named := forbidden_in(answers.get(name, ""), part.forbidden):
+                notes.append(f"{name} names {named}, which it must not use")
+    return notes
 
 
 def flag_late(submission: Submission, due: datetime | None) -> None:
@@ -345,41 +269,99 @@ def flag_late(submission: Submission, due: datetime | None) -> None:
         submission.flags.append("late, says the platform")
 
 
-def flag_borrowed(row: Row, given: str) -> None:
-    """Say where an answer imports from the course what the exercise did not give it: a person decides on that."""
-    for name, source in row.answers.items():
-        for module in dict.fromkeys(re.findall(r"(?:from|import)\s+(coursekit[\w.]*)", source)):
-            if module not in given:
-                row.submission.flags.append(f"{name} imports {module}")
+def mark_all(
+    marking: Marking,
+    jobs: dict[int, dict[str, Any]],
+    workers: int,
+    scheduler: str | None,
+    tls: Path | None,
+    progress: Callable[[int, int], None],
+) -> int:
+    """Find or make the result of every job, and book it; return how many were there from an earlier run."""
+    ready = {n: found for n in jobs if (found := earlier(marking, marking.rows[n])) is not None}
+    waiting = {number: job for number, job in jobs.items() if number not in ready}
+    results = marked(waiting, {n: marking.rows[n].digest for n in waiting}, workers, scheduler, tls)
+    booked = {}
+    for done, (number, result) in enumerate(chain_of(ready, results), 1):
+        row = marking.rows[number]
+        try:
+            if "failed" in result:
+                row.fails(result["failed"])
+            else:
+                if number not in ready:
+                    records.store(marking.result_path(row), result, marking.key)
+                    whose = row.submission.student or row.submission.file
+                    marking.log.add("marked", marking.exercise, whose, digest=row.digest)
+                finish(marking, row, result)
+                if row.submission.student:
+                    booked[row.submission.student] = row.digest
+        except Exception as error:  # one strange submission must not stop the class
+            marking.book.db.rollback()
+            row.fails(f"marked, but could not be booked: {type(error).__name__}: {error}")
+        progress(done, len(jobs))
+    marking.log.booked(marking.book, marking.exercise, booked)
+    return len(ready)
 
 
-def same_students(book: Any, exercise: str, rows: list[Row]) -> None:
-    """Refuse a roster that gives other names to students who were booked without it: marks by hand would be lost."""
-    booked = {submission.student.id for submission in book.assignment_submissions(exercise)}
-    for row in rows:
-        s = row.submission
-        if s.platform_id and s.platform_id != s.student and s.platform_id in booked:
-            raise GradingError(
-                f"{s.platform_id} was marked here before the roster called them {s.student}: mark into a new folder"
-            )
+def chain_of(ready: dict[int, Any], results: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from ready.items()
+    yield from results
 
 
-def gone(book: Any, out: Path, exercise: str, rows: list[Row]) -> list[Row]:
-    """Students who are booked, but whose hand-in is not there any more; their feedback is put aside."""
-    marked = {row.submission.student for row in rows if row.result}
-    found = []
-    for submission in book.assignment_submissions(exercise):
-        name = submission.student.id
-        page = out / "feedback" / name / exercise
-        if name in marked:
-            continue
-        if page.is_dir():
-            aside = out / "superseded" / name / exercise
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            page.rename(aside)
-        found.append(Row(Submission("", student=name), status="booked before, no longer handed in"))
-    return found
+def earlier(marking: Marking, row: Row) -> dict[str, Any] | None:
+    """The result of an earlier run; one that was edited since is not believed."""
+    try:
+        return records.stored(marking.result_path(row), marking.key)
+    except records.Edited as error:
+        row.notes.append(f"{error}; it was marked again")
+        marking.log.add("edited", marking.exercise, row.submission.student, digest=row.digest)
+        marking.result_path(row).unlink(missing_ok=True)
+        return None
+
+
+def marked(
+    jobs: dict[int, dict], digests: dict[int, str], workers: int, scheduler: str | None, tls: Path | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The results of the jobs, as they come. What fails for a reason of the machine is ``{"failed": why}``."""
+    if scheduler:
+        for number, future in marked_by_dask(jobs, digests, scheduler, tls):
+            yield number, result_of(future)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(mark, job): number for number, job in jobs.items()}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], result_of(future)
+        except BaseException:
+            sandbox.stop.set()  # the runs that are under way end at once; what is done is stored
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            sandbox.stop.clear()
+
+
+def result_of(future: Any) -> dict[str, Any]:
+    try:
+        return future.result()
+    except Exception as error:
+        return {"failed": f"marking failed, mark it again: {error or type(error).__name__}"}
+
+
+def finish(marking: Marking, row: Row, result: dict[str, Any]) -> None:
+    """Flag what is strange in a result, and book it."""
+    row.result = result
+    for part in result["parts"]:
+        if any("NameError" in aspect["words"] for aspect in part["aspects"]):
+            row.submission.flags.append(f"{part['name']}: a NameError; does the answer need a cell that is not read?")
+    for part in result["parts"]:
+        if part["problem"] and part["problem"] != "not answered":
+            row.submission.flags.append(f"{part['name']} did not run: {part['problem']}")
+    if row.submission.student:
+        given = (marking.exercise, marking.master, row.submission, row.submission.answers, result)
+        book_submission(marking.book, marking.out, *given)
+
+
+# --- after the marking ---------------------------------------------------------------------------------
 
 
 def absent(students: list[Student], rows: list[Row]) -> list[Row]:
@@ -391,57 +373,39 @@ def absent(students: list[Student], rows: list[Row]) -> list[Row]:
     ]
 
 
-# --- tables --------------------------------------------------------------------------------------------
+def gone(marking: Marking, doubts: dict[str, list[str]]) -> list[Row]:
+    """Students who are booked, but whose hand-in is not there any more; their feedback is put aside."""
+    there = {row.submission.student for row in marking.rows if row.status != "nothing handed in"}
+    found = []
+    for submission in marking.book.assignment_submissions(marking.exercise):
+        name = submission.student.id
+        if name in there:
+            continue
+        page = marking.out / "feedback" / name / marking.exercise
+        if page.is_dir():
+            aside = marking.out / "superseded" / name / marking.exercise
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            page.rename(aside)
+            marking.log.put_aside(marking.exercise, name)
+        status = "booked before, no longer handed in"
+        found.append(Row(Submission("", student=name), status=status, notes=doubts.get(name, [])))
+    return found
 
 
-def write_tables(rows: list[Row], out: Path, exercise: str, master: Any, of: int) -> None:
-    """One line for each file, and what Moodle and Canvas take."""
-    graded = [mark_up(cell)["grade_id"] for cell in master.cells if mark_up(cell).get("grade")]
-    lines = []
-    for row in rows:
-        s, result = row.submission, row.result
-        if row.standing:
-            points = row.standing.points
-        else:
-            points = {f"check-{part['name']}": part["points"] for part in result["parts"]} if result else {}
-        numbers = [("" if points.get(name) is None else f"{points[name]:g}") for name in graded]
-        waits = any(points.get(name) is None for name in graded)
-        total = "" if not result else f"{sum(p for p in points.values() if p is not None):g}"
-        when = s.handed_in.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if s.handed_in else ""
-        state = row.status if not result else "waits for a person" if waits else "marked"
-        details = " | ".join(result["details"]) if result else ""
-        flags = "; ".join([*([s.problem] if s.problem else []), *s.flags])
-        lines.append([s.student, s.name, s.file, when, state, total, of, *numbers, flags, details])
-    names = [name.removeprefix("check-") for name in graded]
-    head = ["student", "name", "file", "handed_in", "status", "total", "of", *names, "flags", "details"]
-    write_csv(out / f"{exercise}.csv", [head, *lines])
-    booked = [row for row in rows if row.standing]
-    finals = [(r.submission, f"{r.standing.total:g}" if not r.standing.waiting else "") for r in booked]
-    head = "Identifier,Full name,ID number,Grade,Maximum Grade,Last modified (grade),Feedback comments"
-    moodle = [head.split(",")]
-    for s, total in finals:
-        identifier = f"Participant {s.platform_id}" if s.platform_id else ""
-        own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
-        moodle.append([identifier, s.name, own, total, of, "", ""])
-    write_csv(out / f"{exercise}_moodle.csv", moodle)
-    canvas = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", exercise]]
-    canvas.append(["Points Possible", "", "", "", "", of])
-    for s, total in finals:
-        own = s.student if s.student != s.platform_id else ""
-        if total:  # an empty cell would wipe what stands there
-            canvas.append([s.name, s.platform_id, own, "", "", total])
-    write_csv(out / f"{exercise}_canvas.csv", canvas)
-
-
-def write_csv(path: Path, lines: list[list[Any]]) -> None:
-    def fill(unfinished: Path) -> None:
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([[no_formula(cell) for cell in line] for line in lines])
-
-    write_atomically(path, fill)
-
-
-def no_formula(cell: Any) -> Any:
-    """Text that a spreadsheet would run, such as a file called ``=cmd|...``, gets a quote before it."""
-    text = " ".join(cell.split()) if isinstance(cell, str) else cell
-    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@") else text
+def write_feedback(marking: Marking) -> None:
+    """A page for each student, with what people set and wrote in the gradebook."""
+    for row in marking.rows:
+        student = row.submission.student
+        if not row.result or not student:
+            continue
+        try:
+            row.standing = standing(marking.book, marking.exercise, student)
+            given = (marking.exercise, marking.master, row.submission, row.submission.answers, row.result)
+            path = marking.out / "feedback" / student / marking.exercise / f"{marking.exercise}.html"
+            records.write(path, page(*given, row.standing))
+            notebook = marking.out / "autograded" / student / marking.exercise / f"{marking.exercise}.ipynb"
+            marking.log.wrote(marking.exercise, [path, notebook], student)
+            row.notes += row.standing.earlier
+        except Exception as error:
+            row.notes.append(f"no feedback could be written: {type(error).__name__}: {error}"[:300])

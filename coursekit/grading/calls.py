@@ -5,13 +5,14 @@ The notebook calls answers by this in its own kernel, the marking inside the san
 
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 NOTHING = "it returned None: is there a 'return' at the end?"
 MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
@@ -31,11 +32,11 @@ class Seed(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What came back from a call, and what it did that an answer must not do."""
+    """What came back from a call, the arguments as they were afterwards, and what it used that is forbidden."""
 
     arrays: Arrays
-    changed: int | None  # number of the first argument that is not as it was
-    used: str  # what was forbidden
+    after: list[Any]
+    used: str
 
 
 def call(answer: Callable[..., Any], arguments: Sequence[Any], forbidden: Collection[str] = ()) -> Called:
@@ -44,30 +45,55 @@ def call(answer: Callable[..., Any], arguments: Sequence[Any], forbidden: Collec
     Raises:
         Unusable: it returned nothing that can be judged. What it raises itself goes through.
     """
-    given, watch = fresh_copies(arguments), Watch(forbidden)
-    with watch if forbidden else contextlib.nullcontext():
+    given = fresh_copies(arguments)
+    with spoiled(forbidden) as used:
         arrays = collect(answer(*given))
-    changed = (i for i, (before, now) in enumerate(zip(arguments, given, strict=True)) if not same(before, now))
-    return Called(arrays, next(changed, None), watch.used)
+    after = [one if isinstance(one, Seed) else now for one, now in zip(arguments, given)]  # generators are to be used
+    return Called(arrays, after, next(iter(used), ""))
 
 
-class Watch(TorchFunctionMode):
-    """Notes which of the forbidden functions and options are used inside of it.
+@contextlib.contextmanager
+def spoiled(forbidden: Collection[str]) -> Iterator[list[str]]:
+    """Make forbidden functions of PyTorch return nan, and yield the list of those that were used.
 
-    It sees what reaches PyTorch, by whatever public name it was called: ``nn.LayerNorm``, ``F.layer_norm`` and an
-    alias of ``torch.layer_norm`` are one. The call goes on, so that no answer can catch what would be raised.
+    This is done in PyTorch's dispatcher, which every call passes, by whatever name and way it was reached: from
+    ``nn.LayerNorm``, an alias of ``torch.layer_norm``, scripted code or another thread.
+
+    Args:
+        forbidden: names of ``aten``'s functions; ``"cross_entropy_loss(label_smoothing)"`` forbids one option alone.
     """
+    used: list[str] = []
+    library = torch.library.Library("aten", "IMPL") if forbidden else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a function is replaced
+        for name in forbidden:
+            function, _, option = name.rstrip(")").partition("(")
+            packet = getattr(torch.ops.aten, function)
+            for overload in (getattr(packet, one) for one in packet.overloads()):
+                for key in ("CPU", "AutogradCPU"):
+                    library.impl(overload, partial(spoil, overload, name, option, used), key)
+    try:
+        yield used
+    finally:
+        if library is not None:
+            library._destroy()
 
-    def __init__(self, forbidden: Collection[str]):
-        super().__init__()
-        self.forbidden, self.used = forbidden, ""
 
-    def __torch_function__(self, function, types, arguments=(), options=None):
-        options = options or {}
-        for name in self.forbidden:
-            if name == getattr(function, "__name__", "").partition(".")[0] or options.get(name):
-                self.used = self.used or name
-        return function(*arguments, **options)
+def spoil(overload: Any, name: str, option: str, used: list[str], *arguments: Any, **options: Any) -> Any:
+    """What a forbidden function does instead; without the option that is forbidden, what it always does."""
+    names = [argument.name for argument in overload._schema.arguments]
+    given = dict(zip(names, arguments)) | options
+    if option and not given.get(option):
+        return overload.decompose(*arguments, **options)
+    used.append(name)
+    nothing = given[names[0]] * torch.nan
+    return nothing if len(overload._schema.returns) == 1 else (nothing,) * len(overload._schema.returns)
+
+
+def changed(before: Sequence[Any], after: Sequence[Any]) -> int | None:
+    """The number of the first argument that a call did not leave as it was; None if there is none."""
+    pairs = zip(before, after, strict=True)
+    return next((number for number, (one, other) in enumerate(pairs) if not same(one, other)), None)
 
 
 def same(before: Any, now: Any) -> bool:

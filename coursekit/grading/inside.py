@@ -1,13 +1,27 @@
 """What runs inside the sandbox: a student's cells, and calls of what they define.
 
-It reads one job, a line of JSON, from standard input, and writes a line of JSON for everything that happens
-to standard output. It knows inputs, never right answers, and trusts nobody: the marker outside judges.
+It reads one job from standard input and writes what happens to standard output. It knows inputs, never right
+answers, and trusts nobody: the marker outside judges.
+
+Job and answers travel alike: a line of JSON, the header, and after it as many raw bytes as the header says.
+What is written, in this order and no other (``sandbox.due``):
+
+    {"begin": n}                                        step n begins
+    {"end": n, ...}                                     it was a cell
+    {"end": n, "call": i, "arrays": a, "after": b, ...} it was a call; a bytes of results and b of arguments follow
 """
 
-import base64
+import gc
+
+if __name__ == "__main__":  # and not where the marker imports this
+    gc.disable()  # a sixth of the start would be spent on looking for garbage among what is imported, in vain
+
+import importlib
 import json
 import os
+import struct
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,30 +31,60 @@ from safetensors.numpy import load, save
 from coursekit.grading.calls import Arrays, Seed, Unusable, call, collect
 from coursekit.grading.parts import YOURS, place_of
 
-
-def pack(arrays: Arrays) -> str:
-    """Arrays as text: safetensors, which holds nothing but numbers, in base64."""
-    return base64.b64encode(save({name: np.array(array, order="C") for name, array in arrays.items()})).decode()
+HEADER_BYTES = 4096  # at most, of what is written
+NAMES_BYTES = 2**16  # at most, of the names and shapes of arrays
 
 
-def unpack(text: str) -> Arrays:
-    return load(base64.b64decode(text, validate=True))
+def pack(arrays: Arrays) -> bytes:
+    """Arrays as bytes: safetensors, which holds nothing but numbers."""
+    return save({name: np.array(array, order="C") for name, array in arrays.items()})
 
 
-def pack_arguments(arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """A case's arguments for the journey: tensors, seeds, and plain values."""
-    tensors = {str(i): a.contiguous().numpy() for i, a in enumerate(arguments) if isinstance(a, torch.Tensor)}
-    kinds = ["tensor" if isinstance(a, torch.Tensor) else "seed" if isinstance(a, Seed) else "value" for a in arguments]
-    values = [None if kind == "tensor" else a for kind, a in zip(kinds, arguments)]
-    return {"kinds": kinds, "values": values, "tensors": pack(tensors)}
+def unpack(packed: bytes) -> Arrays:
+    if int.from_bytes(packed[:8], "little") > NAMES_BYTES:
+        raise ValueError("too many names")
+    return load(packed)
 
 
-def unpack_arguments(packed: dict[str, Any]) -> list[Any]:
-    tensors = unpack(packed["tensors"])
-    return [
-        torch.from_numpy(tensors[str(i)]) if kind == "tensor" else Seed(*value) if kind == "seed" else value
-        for i, (kind, value) in enumerate(zip(packed["kinds"], packed["values"]))
-    ]
+def pack_arguments(arguments: Sequence[Any]) -> bytes:
+    """A case's arguments as bytes, one after the other: equal arguments are equal bytes."""
+    return b"".join(map(pack_argument, arguments))
+
+
+def pack_argument(argument: Any) -> bytes:
+    """A tensor, a seed or a plain value: a letter for its kind, the length (8 bytes), and the bytes."""
+    if isinstance(argument, torch.Tensor):
+        kind, packed = b"T", pack({"": argument.detach().contiguous().numpy()})
+    else:
+        kind, packed = b"S" if isinstance(argument, Seed) else b"V", json.dumps(argument).encode()
+    return struct.pack("<cQ", kind, len(packed)) + packed
+
+
+def unpack_arguments(packed: bytes) -> list[Any]:
+    arguments = []
+    while packed:
+        kind, length = struct.unpack_from("<cQ", packed)
+        body, packed = packed[9 : 9 + length], packed[9 + length :]
+        if kind == b"T":
+            arguments.append(torch.from_numpy(load(body)[""]))
+        else:
+            value = json.loads(body)
+            arguments.append(Seed(*value) if kind == b"S" else value)
+    return arguments
+
+
+def first_changed(arguments: Sequence[Any], after: bytes) -> int | None:
+    """The number of the first argument that is not as it was, by what a run says they are after a call.
+
+    Nothing that the run wrote is unpacked for that.
+    """
+    place = 0
+    for number, argument in enumerate(arguments):
+        packed = pack_argument(argument)
+        if not after.startswith(packed, place):
+            return number
+        place += len(packed)
+    return None
 
 
 def place(error: BaseException) -> int | None:
@@ -65,17 +109,24 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"kind": kind, "line": line, "message": message}
 
 
-def attempt(result: Any, arguments: list[Any] | None, forbidden: list[str]) -> dict[str, Any]:
-    """Call ``result`` with ``arguments`` (or take it as it is) and describe what comes back."""
+def attempt(result: Any, packed: bytes | None, forbidden: list[str]) -> tuple[dict[str, Any], bytes, bytes]:
+    """Call ``result`` with arguments (or take it as it is): what happened, what came back, the arguments then."""
     try:
-        if arguments is None:
-            return {"arrays": pack(collect(result))}
-        called = call(result, arguments, forbidden)
-        return {"arrays": pack(called.arrays), "changed": called.changed, "used": called.used}
+        if packed is None:
+            return {}, pack(collect(result)), b""
+        called = call(result, unpack_arguments(packed), forbidden)
+        return {"used": called.used}, pack(called.arrays), pack_after(called.after)
     except Unusable as problem:
-        return {"unusable": str(problem)}
+        return {"unusable": str(problem)[:300]}, b"", b""
     except BaseException as error:
-        return {"error": describe(error)}
+        return {"error": describe(error)}, b"", b""
+
+
+def pack_after(arguments: list[Any]) -> bytes:
+    try:
+        return pack_arguments(arguments)
+    except Exception:
+        return b""  # what can no longer be packed was changed
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -84,6 +135,8 @@ def limit(limits: dict[str, int]) -> None:
 
     for name, amount in limits.items():
         if name != "uid":
+            hard = resource.getrlimit(getattr(resource, name))[1]
+            amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
             resource.setrlimit(getattr(resource, name), (amount, amount))
     if "uid" in limits:
         os.setgroups([])
@@ -93,15 +146,18 @@ def limit(limits: dict[str, int]) -> None:
 
 def main() -> None:
     job = json.loads(sys.stdin.buffer.readline())
+    for step in job["steps"]:
+        step["calls"] = [None if n is None else sys.stdin.buffer.read(n) for n in step.get("calls", ())]
     channel = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    if job["limits"]:
-        limit(job["limits"])
+    limit(job["limits"])
+    # without walls the real ones are still there
+    sys.modules["coursekit.grading.checks"] = importlib.import_module("coursekit.grading.blank")
 
-    def send(**message: Any) -> None:
-        channel.write(json.dumps(message).encode() + b"\n")
+    def send(header: dict[str, Any], *parts: bytes) -> None:
+        channel.write(json.dumps(header, ensure_ascii=False).encode(errors="replace") + b"\n" + b"".join(parts))
         channel.flush()
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -113,25 +169,22 @@ def main() -> None:
     shell = InteractiveShell.instance(config=config)
     shell.showtraceback = shell.showsyntaxerror = lambda *args, **kwargs: None
     shell.enable_gui = lambda gui=None: None  # %matplotlib inline asks for it
+    shell.system = shell.system_raw  # the other way needs a terminal
     torch.set_num_threads(1)
-    send(ready=True)
+    gc.freeze()  # what is imported stays
+    gc.enable()
     os.dup2(nowhere, 2)  # until here, what goes wrong is the course's own fault and may be read
     for number, step in enumerate(job["steps"]):
-        send(begin=number)
+        send({"begin": number})
         if "source" in step:
             ran = shell.run_cell(step["source"])
             error = ran.error_before_exec or ran.error_in_exec
-            send(end=number, **({"error": describe(error)} if error is not None else {}))
-            continue
-        missing = step["name"] not in shell.user_ns
+            send({"end": number, **({"error": describe(error)} if error is not None else {})})
         for i, packed in enumerate(step["calls"]):
-            if missing:
-                send(end=number, call=i, missing=True)
-                continue
-            arguments = None if packed is None else unpack_arguments(packed)
-            send(end=number, call=i, **attempt(shell.user_ns[step["name"]], arguments, step["forbidden"]))
-    send(finished=True)
-    channel.close()
+            header, arrays, after = {"missing": True}, b"", b""
+            if step["name"] in shell.user_ns:
+                header, arrays, after = attempt(shell.user_ns[step["name"]], packed, step["forbidden"])
+            send({"end": number, "call": i, "arrays": len(arrays), "after": len(after), **header}, arrays, after)
     os._exit(0)
 
 

@@ -4,30 +4,40 @@
 of this process as on another machine.
 """
 
-import builtins
+import bisect
 import hashlib
 import hmac
 import importlib.util
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Unusable
-from coursekit.grading.inside import pack_arguments, unpack
+from coursekit.grading.inside import first_changed, pack_arguments, unpack
 from coursekit.grading.parts import Case, Part, without_values
 from coursekit.grading.release import CHECK, checks_of, mark_up
+from coursekit.grading.rules import places_in, ways_in
 
 COURSE = "attention-course"
 DETAILS = 40  # notes for the marker on one submission
 
 
-def seed_for(key: bytes, exercise: str, student: str) -> int:
-    """The secret seed of a student's cases: the same on every marking, different for each student."""
-    text = "\0".join([COURSE, exercise, student]).encode()
+def seed_for(key: bytes, exercise: str, student: str, answers: Mapping[str, str] = {}) -> int:
+    """The secret seed of a student's cases: the same whenever the same answers are marked, and no other's.
+
+    Whatever somebody finds out about the cases of one hand-in says nothing about those of the next.
+    """
+    text = "\0".join([COURSE, exercise, student, *([json.dumps(sorted(answers.items()))] if answers else [])]).encode()
     return int.from_bytes(hmac.digest(key, text, hashlib.sha256)[:7], "big")
+
+
+def seed_of(seed: int, part: str) -> int:
+    """A part's own seed, which those of other parts do not tell: 32 bits, all that PyTorch's generator uses."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {part}".encode()).digest()[:4], "big")
 
 
 def hidden_cases(private: str | None, exercise: str) -> dict[str, Any]:
@@ -100,9 +110,11 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
     extra = hidden_cases(job["private"], job["exercise"])
     cases = {}
     for part in checks.PARTS:
-        cases[part.name] = part.draw(job["seed"])
+        cases[part.name] = part.draw(seed_of(job["seed"], part.name), marking=True)
         if part.name in extra:
-            cases[part.name] += replace(part, cases=extra[part.name]).draw(job["seed"])
+            cases[part.name] += replace(part, cases=extra[part.name]).draw(
+                seed_of(job["seed"], part.name), marking=True
+            )
     steps = steps_of(job["master"]["cells"], job["answers"], checks.PARTS)
     for step in steps:
         if "name" in step:
@@ -128,24 +140,23 @@ def run_all(steps: list[dict[str, Any]], exercise: str, unsafe: bool) -> Record:
     """Run the steps; when one ends the run, run the others again without it, so that only its part suffers."""
     record = Record()
     seconds = 1.5 * sum(part.seconds for part in checks_of(exercise).PARTS)  # whatever the single steps may take
-    with sandbox.staged(checks_of(exercise).__name__.rpartition(".")[2]) as stage:
-        while True:
-            left = [n for n, step in enumerate(steps) if n not in record.deaths and not (done(n, step, record))]
-            if not any("name" in steps[n] for n in left):
-                return record
-            started = time.monotonic()
-            outcome = sandbox.run([steps[n] for n in left], stage, unsafe, seconds)
-            seconds = max(0.0, seconds - (time.monotonic() - started))
-            record.peak = max(record.peak, outcome.peak)
-            for message in outcome.messages:
-                take(message, left, steps, record)
-            if outcome.died_at is None:
-                return record
-            dead = left[outcome.died_at]
-            record.deaths[dead] = outcome.reason
-            if seconds == 0:
-                record.deaths |= {n: outcome.reason for n in left if n not in record.deaths}
-            record.details.append(f"{steps[dead]['part']}: {outcome.reason}")
+    while True:
+        left = [n for n, step in enumerate(steps) if n not in record.deaths and not (done(n, step, record))]
+        if not any("name" in steps[n] for n in left):
+            return record
+        started = time.monotonic()
+        outcome = sandbox.run([steps[n] for n in left], unsafe, seconds)
+        seconds = max(0.0, seconds - (time.monotonic() - started))
+        record.peak = max(record.peak, outcome.peak)
+        for message in outcome.messages:
+            take(message, left, steps, record)
+        if outcome.died_at is None:
+            return record
+        dead = left[outcome.died_at]
+        record.deaths[dead] = outcome.reason
+        if seconds == 0:
+            record.deaths |= {n: outcome.reason for n in left if n not in record.deaths}
+        record.details.append(f"{steps[dead]['part']}: {outcome.reason}")
 
 
 def done(number: int, step: dict[str, Any], record: Record) -> bool:
@@ -153,19 +164,15 @@ def done(number: int, step: dict[str, Any], record: Record) -> bool:
 
 
 def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], record: Record) -> None:
-    """Keep a message, if it is about a step that was run. The first answer to a call counts."""
-    end, call = message.get("end"), message.get("call")
-    if type(end) is not int or not 0 <= end < len(left):
-        return
-    number = left[end]
-    step = steps[number]
-    if "name" in step and type(call) is int and 0 <= call < len(step["calls"]):
-        record.calls.setdefault((number, call), message)
-    elif "name" not in step and isinstance(message.get("error"), dict):
-        record.errors.setdefault(number, message["error"])
+    """Keep a message of a run. The first answer to a call counts."""
+    number = left[message["end"]]
     error = message.get("error")
-    if isinstance(error, dict) and error.get("kind") != "NotImplementedError" and len(record.details) < DETAILS:
-        note = f"{step['part']}: {error.get('kind')}: {error.get('message')}"[:300]
+    if "call" in message:
+        record.calls.setdefault((number, message["call"]), message)
+    else:
+        record.errors.setdefault(number, error)
+    if error and error["kind"] != "NotImplementedError" and len(record.details) < DETAILS:
+        note = f"{steps[number]['part']}: {error['kind']}: {error['message']}"[:300]
         if note not in record.details:
             record.details.append(note)
 
@@ -177,6 +184,7 @@ def judge(
     mine = [n for n, step in enumerate(steps) if step["part"] == part.name]
     calling = next(n for n in mine if "name" in steps[n])
     cells = [steps[n]["cell"] for n in mine if "cell" in steps[n]]
+    code = [step["cell"] for step in steps if "cell" in step]  # what else is answered is prose
     problem = ""
     if not any(name in answers for name in cells):
         problem = "not answered"
@@ -184,6 +192,9 @@ def judge(
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
         ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
         problem = ways[0] if ways else f"no {part.result} is defined"
+    elif part.forbidden and (ways := [way for name in code for way in ways_in(answers.get(name, ""))]):
+        # what is forbidden is noticed by what happens in the sandbox, where such code can reach
+        problem = f"it is not marked: where functions are forbidden, no answer may find code by {ways[0]}"
     got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
     faults = {i: words for i, case in enumerate(cases) if (words := fault(part, case, record.calls.get((calling, i))))}
     try:
@@ -192,7 +203,8 @@ def judge(
         record.details.append(f"{part.name}: the judge failed with {type(error).__name__}: {error}")
         problem = "the result could not be judged; a person will look at it"
         verdicts = part.verdicts(cases, [Unusable(problem)] * len(cases))
-    aspects = [{"name": v.aspect, "points": v.points, "of": v.of, "words": without_values(v.words)} for v in verdicts]
+    words = once([without_values(v.words) for v in verdicts])
+    aspects = [{"name": v.aspect, "points": v.points, "of": v.of, "words": told} for v, told in zip(verdicts, words)]
     points = sum(v.points for v in verdicts)
     return {"name": part.name, "points": points, "of": part.points, "aspects": aspects, "problem": problem}
 
@@ -207,18 +219,42 @@ def usable(number: int, call: int, record: Record, answers: dict[str, str], cell
             return unpack(message["arrays"])
         except Exception:
             return Unusable("it returned something that cannot be read")
-    if isinstance(message.get("error"), dict):
+    if "error" in message:
         return Unusable(stopped(message["error"], answers, cells))
     said = message.get("unusable")
     return Unusable(said if said in (NOTHING, MORE_THAN_A_MODEL) else "it returned something that is not a tensor")
 
 
 def fault(part: Part, case: Case, message: dict[str, Any] | None) -> str | None:
-    """In words, what a call did that an answer must not do."""
-    changed, used = (message or {}).get("changed"), (message or {}).get("used")
-    if type(changed) is not int or not 0 <= changed < len(case.arguments or ()):
-        changed = None
-    return part.fault(case, changed, used if isinstance(used, str) and used in part.forbidden else "")
+    """In words, what a call did that an answer must not do.
+
+    The arguments as they were after the call are compared here with what was sent. What the sandbox says of a forbidden
+    function is believed, since it speaks against the answer; whoever hides it is left with a result of nan.
+    """
+    used = (message or {}).get("used")
+    used = used if isinstance(used, str) and used in part.forbidden else ""
+    number = None
+    if "after" in (message or {}) and case.arguments is not None:
+        number = first_changed(case.arguments, message["after"])
+    return part.fault(case, number, used)
+
+
+# How a part came to an end is told once, by one of 11 kinds of exception at one of 21 places or by one of a few ways to
+# die: under 256 sentences, hence at most eight bits for whoever chooses them by the inputs that should stay hidden.
+KINDS = (
+    *("AttributeError", "IndexError", "KeyError", "MemoryError", "ModuleNotFoundError", "NameError", "RuntimeError"),
+    *("SyntaxError", "TypeError", "ValueError"),
+)
+PLACES = 20  # and no place
+ENDS = (
+    "it stopped with ",
+    "it took ",
+    "it used more ",
+    "it ended ",
+    "it returned more ",
+    "it wrote ",
+    "it did not run",
+)
 
 
 def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) -> str:
@@ -226,11 +262,27 @@ def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) ->
     kind, line = error.get("kind"), error.get("line")
     if kind == "NotImplementedError":
         return "not answered: it still raises NotImplementedError"
-    if not (isinstance(kind, str) and isinstance(getattr(builtins, kind, None), type)):
-        kind = "Exception"
-    lines = max(len(answers.get(name, "").splitlines()) for name in cells)
-    where = f" in line {line}" if type(line) is int and 1 <= line <= lines else ""
+    kind = kind if kind in KINDS else "Exception"
+    where = max((place(line, answers.get(name, "")) for name in cells), key=len)
     words = f"it stopped with {'an' if kind[0] in 'AEIOU' else 'a'} {kind}{where}"
     if kind == "NameError":
         words += " (only the answer cells are read: do they define all that they use?)"
     return words
+
+
+def place(line: Any, source: str) -> str:
+    """The line of an exception in words, or the few around it where an answer is long; empty if there is no such."""
+    written = len(source.splitlines())
+    if type(line) is not int or not 1 <= line <= written:
+        return ""
+    lines = places_in(source) or list(range(1, written + 1))
+    together = -(-len(lines) // PLACES)  # statements that are told as one place
+    number = max(0, bisect.bisect_right(lines, line) - 1) // together * together
+    first, last = lines[number], lines[min(number + together, len(lines)) - 1]
+    return f" in line {first}" if first == last else f" in lines {first} to {last}"
+
+
+def once(words: Sequence[str]) -> list[str]:
+    """The words of a part's aspects, in which only one end is told."""
+    told = next((text for text in words if text.startswith(ENDS)), "")
+    return ["it stopped, too" if text.startswith(ENDS) and text != told else text for text in words]

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coursekit.grading.calls import Arrays, Unusable, call, collect, fresh_copies
+from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies
+from coursekit.grading.mistakes import Compared, alike, recognise
 
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 
@@ -37,6 +38,8 @@ class Case:
         arguments: what the answer is called with; None where the answer is no function but the result itself.
         result: the one of several results that is looked at (``"0"`` is the first); empty for all.
         secret: what only the judge may know.
+        public: shown in the notebook, but left out of the marking: it is the same for every seed, so that whoever
+            has seen it knows the result.
     """
 
     aspect: str
@@ -44,6 +47,7 @@ class Case:
     arguments: tuple[Any, ...] | None = None
     result: str = ""
     secret: Any = None
+    public: bool = False
 
 
 class Verdict(NamedTuple):
@@ -68,9 +72,9 @@ class Part:
         suspects: likely mistakes, in words, each with the function that makes it.
         judge: words on what is wrong (None if nothing) for a case and the answers of the part so far, the last
             of them to this case. With a reference it is asked about answers that agree with that.
-        forbidden: names of PyTorch's functions, or of options of them, that an answer must not use, each with words
-            on what to do instead. Whatever else, no answer may change its arguments: what the task is to change in
-            place (a teacher, an optimizer's weights) is no argument, but made by a given cell of the notebook.
+        forbidden: PyTorch's functions, or options of them, that an answer must not use (see ``calls.spoiled``), each
+            with words on what to do instead. Whatever else, no answer may change its arguments: what the task is to
+            change in place (a teacher, an optimizer's weights) is no argument, but made by a given cell.
         result: what the notebook defines and the check is given; by default what ``name`` says.
         seconds: that each cell and the calls of the part may take in the marking.
     """
@@ -93,8 +97,9 @@ class Part:
     def points(self) -> int:
         return sum(self.aspects.values())
 
-    def draw(self, seed: int) -> list[Case]:
-        return self.cases(torch.Generator().manual_seed(seed))
+    def draw(self, seed: int, marking: bool = False) -> list[Case]:
+        cases = self.cases(torch.Generator().manual_seed(seed))
+        return [case for case in cases if not (marking and case.public)]
 
     def verdicts(
         self, cases: Sequence[Case], answers: Sequence[Arrays | Unusable], faults: Mapping[int, str] = {}
@@ -120,6 +125,9 @@ class Part:
             known = case.aspect in wrong and wrong[case.aspect][1] in (*self.suspects, *self.forbidden.values())
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
+        for aspect, (i, words) in wrong.items():
+            if self.reference and words not in self.suspects and words == self.compare(cases[i], usable[i]):
+                wrong[aspect] = self.common_mistake(aspect, cases, usable) or (i, words)
         return [
             Verdict(aspect, 0 if aspect in wrong else of, of, *reversed(wrong.get(aspect, (None, ""))))
             for aspect, of in self.aspects.items()
@@ -141,8 +149,23 @@ class Part:
                 return words
         return problem
 
+    def common_mistake(self, aspect: str, cases: Sequence[Case], usable: Sequence[Arrays]) -> tuple[int, str] | None:
+        """What explains all that is wrong in an aspect: the number of the case that shows it, and words."""
+        numbers = [i for i, case in enumerate(cases) if case.aspect == aspect and usable[i]]
+        compared = [
+            Compared(cases[i].arguments, usable[i], collect(self.reference(*cases[i].arguments)), cases[i].result)
+            for i in numbers
+        ]
+        found = recognise(self.reference, compared)
+        return found and (numbers[found[0]], found[1])
+
     def fault(self, case: Case, changed: int | None, used: str) -> str | None:
-        """In words, what a call did that no right result makes good: see ``Called``."""
+        """In words, what a call did that no right result makes good: it used what is forbidden, or changed an argument.
+
+        Args:
+            changed: the number of the argument, from ``calls.changed``; None if there is none.
+            used: a key of ``forbidden``; empty if nothing of it was used.
+        """
         if used:
             return self.forbidden[used]
         if changed is None:
@@ -176,7 +199,7 @@ class Part:
                     continue
                 called = call(answer, case.arguments, self.forbidden)
                 answers.append(called.arrays)
-                if words := self.fault(case, called.changed, called.used):
+                if words := self.fault(case, changed(case.arguments, called.after), called.used):
                     faults[number] = words
             except Unusable as problem:
                 answers.append(problem)
@@ -342,7 +365,7 @@ def difference(got: Arrays, want: Arrays, only: str = "") -> str | None:
             return f"{which} is of type {found.dtype}, not {right.dtype}"
         if not np.isfinite(found).all() and np.isfinite(right).all():
             return f"{which} holds entries that are no finite number (nan or inf)"
-        if not np.allclose(found, right, rtol=1e-4, atol=1e-5, equal_nan=True):
+        if not alike(found, right):
             return f"{which} has the right shape but wrong values"
     return None
 

@@ -69,6 +69,13 @@ def problems_of(path: Path) -> list[str]:
     return problems
 
 
+def given_code(home: Path, name: str) -> tuple[list[str], list[str]]:
+    """The names of an exercise's answers in code; and all code that is no student's: given cells, model answers."""
+    cells = nbformat.read(home / "solutions" / name / f"{name}.ipynb", as_version=4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    return [mark_up(c)["grade_id"] for c in code if mark_up(c).get("solution")], [cell.source for cell in code]
+
+
 def masters(home: Path) -> list[Path]:
     """The master notebooks, in order."""
     found = sorted(path for path in (home / "solutions").glob("*/*.ipynb") if path.stem == path.parent.name)

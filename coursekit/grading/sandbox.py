@@ -1,131 +1,33 @@
-"""Run a student's cells where they can do no harm: bubblewrap, limits, and a watch from outside.
+"""One run of a submission: start it inside the walls, send it the job, and watch what comes back.
 
-Inside there is no network, a read-only system, an empty home in memory, no other process and no file of the
-course but the package (its checks replaced by empty ones). Where marking was started by root, the code runs
-as a user that exists nowhere else. Everything in it dies with it.
+Whatever runs inside may write anything into the channel. Only messages that are due are taken; anything else ends
+the run, and what is kept in memory is bounded by ``ANSWER_BYTES`` however it looks.
 """
 
-import contextlib
 import json
 import os
-import platform
-import random
 import selectors
-import shutil
-import signal
-import struct
-import subprocess
 import sys
-import sysconfig
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psutil
+from coursekit.grading import GradingError, walls
+from coursekit.grading.inside import HEADER_BYTES
+from coursekit.grading.walls import GIB, MEMORY, START_SECONDS, why_not
 
-from coursekit.grading import GradingError
+__all__ = ["Run", "run", "stop", "why_not"]
 
-GIB = 2**30
-MEMORY = 3 * GIB  # of all processes of a submission together
-MESSAGES = 10_000  # and how many
 ANSWER_BYTES = 64 * 2**20  # that may come back from a run
-START_SECONDS = 120  # for importing torch on a busy machine
 stop = threading.Event()  # set to end all runs of this process at once
 FORGED = "wrote something of its own where its results are read"
-PACKAGE = Path(__file__).resolve().parents[1]
-
-MEND = (
-    "install it (Debian, Ubuntu: apt-get install bubblewrap); on Ubuntu 24.04 and later also allow it user "
-    "namespaces (an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
-)
+TOO_MUCH = f"returned more than {ANSWER_BYTES // 2**20} MiB"
 
 
-def why_not() -> str | None:
-    """None if bubblewrap works here; otherwise what is wrong and what would mend it, in one sentence."""
-    if shutil.which("bwrap") is None:
-        return f"bubblewrap is missing: {MEND}"
-    done = subprocess.run([*walls(), "--", "/usr/bin/true"], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return None
-    said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return f"bubblewrap does not start ({said}): {MEND}"
-
-
-def is_root() -> bool:
-    return hasattr(os, "geteuid") and os.geteuid() == 0
-
-
-def walls() -> list[str]:
-    """The command line of bubblewrap up to what is mounted beside the system."""
-    command = ["bwrap", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    if is_root():  # in the system's own user namespace it can become nobody, and loses both rights with that
-        command += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    else:
-        command += ["--unshare-all"]
-    command += ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib64", "lib32"):
-        if Path("/", name).is_symlink():
-            command += ["--symlink", f"usr/{name}", f"/{name}"]
-        elif Path("/", name).is_dir():
-            command += ["--ro-bind", f"/{name}", f"/{name}"]
-    command += ["--ro-bind-try", "/sys/devices/system/cpu", "/sys/devices/system/cpu"]
-    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(256 * 2**20), "--perms", "1777", "--tmpfs", "/tmp"]
-    return [*command, "--size", str(64 * 2**20), "--perms", "1777", "--tmpfs", "/dev/shm"]
-
-
-def packages() -> list[Path]:
-    """Where this Python and its packages lie, as far as that is not under /usr."""
-    found = {Path(sys.base_prefix), Path(sys.prefix)}
-    found |= {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
-    found.add(Path(sysconfig.get_paths()["purelib"]))
-    found |= {path.resolve() for path in found}
-    return sorted(path for path in found if path.is_dir() and not path.is_relative_to("/usr"))
-
-
-# memory that no process is seen to hold: memfd_create, memfd_secret, shmget
-HIDDEN_MEMORY = {"x86_64": (0xC000003E, (319, 447, 29)), "aarch64": (0xC00000B7, (279, 447, 194))}
-
-
-def system_calls() -> int | None:
-    """A file with rules for the kernel (seccomp, classic BPF) that refuse ``HIDDEN_MEMORY``; None elsewhere."""
-    if platform.machine() not in HIDDEN_MEMORY:
-        return None
-    architecture, refused = HIDDEN_MEMORY[platform.machine()]
-    n = len(refused)
-    rules = [
-        (0x20, 0, 0, 4),  # load the architecture
-        (0x15, 0, n + 3, architecture),  # another one: refuse
-        (0x20, 0, 0, 0),  # load the number of the call
-        (0x35, n + 1, 0, 0x40000000),  # x32's numbers: refuse
-        *((0x15, n - i, 0, number) for i, number in enumerate(refused)),
-        (0x06, 0, 0, 0x7FFF0000),  # allow
-        (0x06, 0, 0, 0x00050001),  # refuse: EPERM
-    ]
-    file, path = tempfile.mkstemp()
-    os.unlink(path)
-    os.write(file, b"".join(struct.pack("HBBI", *rule) for rule in rules))
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
-
-
-@contextlib.contextmanager
-def staged(name: str) -> Iterator[Path]:
-    """A copy of the package as the sandbox sees it: the checks of the exercise do nothing and know nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        inner = Path(folder) / "coursekit"
-        shutil.copytree(PACKAGE, inner, ignore=shutil.ignore_patterns("__pycache__", "checks"))
-        checks = inner / "grading" / "checks"
-        checks.mkdir()
-        (checks / "__init__.py").touch()
-        empty = "def __getattr__(name):\n    return lambda *args, **kwargs: None\n"
-        (checks / f"{name}.py").write_text(empty, encoding="utf-8")
-        yield Path(folder)
+class Broken(Exception):
+    """The run has to end; the message says why, in words that follow "it"."""
 
 
 @dataclass
@@ -138,166 +40,163 @@ class Run:
     peak: int = 0  # bytes, of all its processes together
 
 
-def command_for(stage: Path, unsafe: bool, rules: int | None = None) -> list[str]:
-    python = [sys.executable, "-m", "coursekit.grading.inside"]
-    if unsafe:
-        return python
-    mounts, above = [], {parent for path in packages() for parent in path.parents if parent != Path("/")}
-    for parent in sorted(above - set(packages())):
-        mounts += ["--perms", "0755", "--dir", str(parent)]
-    for path in packages():
-        mounts += ["--ro-bind", str(path), str(path)]
-    if PACKAGE.is_relative_to("/usr") or any(PACKAGE.is_relative_to(path) for path in packages()):
-        mounts += ["--tmpfs", str(PACKAGE)]  # an installed package has its checks: only the staged one is seen
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": "/tmp",
-        "PYTHONPATH": "/course",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "LANG": "C.UTF-8",
-        **surroundings("/tmp"),
-    }
-    settings = [word for name, value in environment.items() for word in ("--setenv", name, value)]
-    if rules is not None:
-        mounts += ["--seccomp", str(rules)]
-    return [*walls(), *mounts, "--ro-bind", str(stage), "/course", *settings, "--chdir", "/tmp", "--", *python]
-
-
-def surroundings(home: str) -> dict[str, str]:
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    folders = {"IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib"}
-    # the user has a number that no file knows: older PyTorch asks for the name to name a folder of its compiler's
-    return {**folders, "MPLBACKEND": "agg", "LOGNAME": "student", **one_thread}
-
-
-def limits(seconds: float, unsafe: bool) -> dict[str, int]:
-    """For ``inside.limit``: per process, the memory of all together is watched from outside."""
-    if sys.platform == "win32":
-        return {}
-    tasks = 128
-    if not is_root() or unsafe:  # the limit then counts all that this user runs
-        mine = [p for p in psutil.process_iter(["uids", "num_threads"]) if p.info["uids"]]
-        tasks += sum(p.info["num_threads"] or 0 for p in mine if p.info["uids"].real == os.getuid())
-    found = {
-        "RLIMIT_CPU": int(seconds) + START_SECONDS,
-        "RLIMIT_AS": 8 * GIB,
-        "RLIMIT_FSIZE": 128 * 2**20,
-        "RLIMIT_NOFILE": 1024,
-        "RLIMIT_CORE": 0,
-        "RLIMIT_NPROC": tasks,
-    }
-    if is_root() and not unsafe:
-        found["uid"] = random.SystemRandom().randrange(2_000_000, 2_000_000_000)
-    return found
-
-
-def run(steps: list[dict[str, Any]], stage: Path, unsafe: bool = False, seconds: float = 600) -> Run:
+def run(steps: list[dict[str, Any]], unsafe: bool = False, seconds: float = 600) -> Run:
     """Run the steps once, until they are done or one goes too far.
 
     Args:
-        steps: each ``source`` of a cell, or ``name`` and ``calls`` of something defined; with its ``seconds``.
-        stage: the package as the sandbox sees it, from ``staged``.
+        steps: each ``source`` of a cell, or ``name``, ``forbidden`` and ``calls`` (packed arguments, or None) of
+            something defined; with its ``seconds``.
         unsafe: without walls; only limits.
         seconds: for all of them together, whatever each may take.
+
+    Returns:
+        Its messages are of calls, ``end`` and ``call`` with ``arrays`` and ``after`` (packed, if something came
+        back), ``used``, ``unusable``, ``missing`` or ``error``; and of cells that failed, ``end`` and ``error``.
     """
-    job = json.dumps({"steps": steps, "limits": limits(sum(step["seconds"] for step in steps), unsafe)})
-    environment, folder = None, None
-    if unsafe:
-        folder = tempfile.mkdtemp()
-        environment = {**os.environ, **surroundings(folder), "PYTHONPATH": str(stage), "HOME": folder}
-    with tempfile.TemporaryFile() as complaints:  # of the start alone: student code finds standard error closed
-        rules = None if unsafe else system_calls()
-        process = subprocess.Popen(
-            command_for(stage, unsafe, rules),
-            pass_fds=(rules,) if rules else (),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
+    command = [sys.executable, "-m", "coursekit.grading.inside"]
+    with walls.started(command, sum(step["seconds"] for step in steps), unsafe) as started:
+        return watch(started, job_of(steps, started.limits), steps, seconds)
+
+
+def job_of(steps: list[dict[str, Any]], limits: dict[str, int]) -> bytes:
+    """The job as ``inside`` reads it: a line of JSON, and then the packed arguments."""
+    calls = [call for step in steps for call in step.get("calls", ()) if call is not None]
+    told = [
+        {**step, **({"calls": [None if c is None else len(c) for c in step["calls"]]} if "calls" in step else {})}
+        for step in steps
+    ]
+    return b"".join([json.dumps({"steps": told, "limits": limits}).encode(), b"\n", *calls])
+
+
+def due(steps: list[dict[str, Any]]) -> Iterator[dict[str, int]]:
+    """What has to come, in this order."""
+    for number, step in enumerate(steps):
+        yield {"begin": number}
+        if "source" in step:
+            yield {"end": number}
+        for i in range(len(step.get("calls", ()))):
+            yield {"end": number, "call": i}
+
+
+class Channel:
+    """Takes apart what comes out of a run."""
+
+    def __init__(self, steps: list[dict[str, Any]]):
+        self.coming, self.received, self.pending = due(steps), 0, bytearray()
+        self.due: dict[str, int] | None = next(self.coming, None)  # what comes next; None when all is there
+        self.header: dict[str, Any] | None = None  # of a message whose bytes are still on their way
+
+    def messages(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+        """The messages that are complete with this chunk.
+
+        Raises:
+            Broken: it is too much, or not what is due.
+        """
+        self.received += len(chunk)
+        if self.received > ANSWER_BYTES:
+            raise Broken(TOO_MUCH)
+        self.pending += chunk
+        while self.due is not None:
+            if self.header is None:
+                length = self.pending.find(b"\n", 0, HEADER_BYTES)
+                if length < 0 and len(self.pending) < HEADER_BYTES:
+                    return
+                self.header = self.read(bytes(self.pending[: max(0, length)]))  # where no line ends, none is right
+                del self.pending[: length + 1]
+            sizes = self.header["arrays"], self.header["after"]
+            if sum(sizes) > ANSWER_BYTES - self.received + len(self.pending):
+                raise Broken(TOO_MUCH)
+            if len(self.pending) < sum(sizes):
+                return
+            with memoryview(self.pending) as view:
+                parts = {"arrays": bytes(view[: sizes[0]]), "after": bytes(view[sizes[0] : sum(sizes)])}
+            del self.pending[: sum(sizes)]
+            message, self.due, self.header = self.due | cleaned(self.header), next(self.coming, None), None
+            came_back = "call" in message and not message.keys() & {"error", "unusable", "missing"}
+            yield message | parts if came_back else message
+
+    def read(self, line: bytes) -> dict[str, Any]:
+        """The header of the message that is due."""
         try:
-            return watch(process, job.encode() + b"\n", steps, seconds)
-        except GradingError as error:
-            complaints.seek(0)
-            said = complaints.read().decode(errors="replace").strip().splitlines()
-            raise GradingError(f"{error} ({said[-1] if said else 'it said nothing'})") from None
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
-            process.stdout.close()
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
-            if rules:
-                os.close(rules)
+            header = json.loads(line)
+            sizes = {name: header.get(name, 0) for name in ("arrays", "after")}
+            right = all(header.get(name) == self.due.get(name) for name in ("begin", "end", "call"))
+        except (ValueError, AttributeError, RecursionError):
+            raise Broken(FORGED) from None
+        if not right or any(type(size) is not int or size < 0 for size in sizes.values()):
+            raise Broken(FORGED)
+        return header | sizes
 
 
-def watch(process: subprocess.Popen, job: bytes, steps: list[dict[str, Any]], seconds: float) -> Run:
-    """Read what comes, and look at time, memory and amount while waiting."""
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(job)
-        process.stdin.close()
-    outcome = Run([], None, "")
-    current, begun, pending, received, looked = None, 0, bytearray(), 0, 0.0
+def cleaned(header: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a call or a cell, as far as it has the right types; its text without control characters."""
+    told = {name: printable(header[name]) for name in ("used", "unusable") if isinstance(header.get(name), str)}
+    if header.get("missing") is True:
+        told["missing"] = True
+    if isinstance(error := header.get("error"), dict):
+        kind, line, message = (error.get(name) for name in ("kind", "line", "message"))
+        told["error"] = {
+            "kind": printable(kind) if isinstance(kind, str) else "Exception",
+            "line": line if type(line) is int else None,
+            "message": printable(message) if isinstance(message, str) else "",
+        }
+    return told
+
+
+def printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def watch(started: walls.Run, job: bytes, steps: list[dict[str, Any]], seconds: float) -> Run:
+    """Send the job and read what comes; look at time, memory and amount while waiting."""
+    process, unsent, channel = started.process, memoryview(job), Channel(steps)
+    messages, current, looked = [], None, 0.0
     deadline = time.monotonic() + START_SECONDS
     last = deadline + seconds
-    os.set_blocking(process.stdout.fileno(), False)
+    for pipe in (process.stdin, process.stdout):
+        os.set_blocking(pipe.fileno(), False)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            reason, chunk = None, b""
-            if selector.select(timeout=0.05):
-                chunk = process.stdout.read(2**20)
-                if chunk == b"":
-                    reason = "ended the process that it ran in"
-                received += len(chunk or b"")
-                pending += chunk or b""
-            lines = []
-            if b"\n" in (chunk or b""):
-                *lines, pending = pending.split(b"\n")
-            for line in lines:
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while channel.due is not None:
+            reason = None
+            for key, _ in selector.select(timeout=0.05):
+                if key.fileobj is process.stdin:
+                    try:
+                        unsent = unsent[os.write(process.stdin.fileno(), unsent) :]
+                    except BrokenPipeError:  # it has ended: standard output will say so
+                        unsent = unsent[:0]
+                    if not unsent:
+                        selector.unregister(process.stdin)
+                        process.stdin.close()
+                    continue
+                chunk = os.read(process.stdout.fileno(), 2**20)
+                reason = None if chunk else "ended the process that it ran in"
                 try:
-                    message = json.loads(line)
-                    if message.get("finished"):
-                        return outcome
-                    if message.get("ready") or message.get("begin") == begun < len(steps):
-                        current, begun = begun, begun + ("begin" in message)
-                        deadline = time.monotonic() + steps[current]["seconds"]
-                    elif "end" in message and len(outcome.messages) < MESSAGES:
-                        outcome.messages.append(message)
-                    else:
-                        reason = FORGED
-                except (ValueError, AttributeError, RecursionError):
-                    reason = FORGED
-            if time.monotonic() > looked + 0.05:
-                outcome.peak, looked = max(outcome.peak, memory(process.pid)), time.monotonic()
-            if outcome.peak > MEMORY:
-                reason = f"used more than {MEMORY // GIB} GiB of memory"
-            elif received > ANSWER_BYTES:
-                reason = f"returned more than {ANSWER_BYTES // 2**20} MiB"
-            elif time.monotonic() > deadline:
-                reason = (
-                    f"took longer than {steps[current]['seconds']:g} seconds" if current is not None else "no start"
-                )
-            elif time.monotonic() > last:
-                reason = "took all the time that there is for the whole exercise"
-            elif stop.is_set():
+                    for message in channel.messages(chunk):
+                        if "begin" in message:
+                            current = message["begin"]
+                            deadline = time.monotonic() + steps[current]["seconds"]
+                            process.stderr.close()  # student code runs from now on, and shall reach nothing by it
+                        elif "call" in message or "error" in message:
+                            messages.append(message)
+                except Broken as broken:
+                    reason = str(broken)
+            now = time.monotonic()
+            if reason or now > looked + 0.05:
+                looked, _ = now, started.memory()
+                if started.was_full():
+                    reason = f"used more than {MEMORY // GIB} GiB of memory"
+            if stop.is_set():
                 raise GradingError("stopped")
+            if channel.due is None:
+                break
+            if now > deadline and not reason:
+                reason = "no start" if current is None else f"took longer than {steps[current]['seconds']:g} seconds"
+            if now > last and not reason:
+                reason = "took all the time that there is for the whole exercise"
+            if reason and current is None:
+                raise GradingError(f"the sandbox did not start: {reason} ({started.complaint()})")
             if reason:
-                if current is None:
-                    raise GradingError(f"the sandbox did not start: {reason}")
-                outcome.died_at, outcome.reason = current, reason
-                return outcome
-
-
-def memory(pid: int) -> int:
-    """Bytes in use by a process and all below it."""
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total
+                return Run(messages, current, reason, started.peak)
+    return Run(messages, None, "", started.peak)

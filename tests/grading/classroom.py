@@ -2,22 +2,17 @@
 
 import copy
 import json
-import re
 
 import nbformat
 
 from coursekit.grading.release import mark_up
 from coursekit.lectures import home
+from tests.grading.answers import models
 from tests.grading.answers import seq2seq_attention as answers
 
 NAME = "02_seq2seq_attention"
 RELEASED = nbformat.read(home() / "exercises" / NAME / f"{NAME}.ipynb", as_version=4)
-MASTER = nbformat.read(home() / "solutions" / NAME / f"{NAME}.ipynb", as_version=4)
-SOLUTIONS = {
-    mark_up(cell)["grade_id"]: re.sub(r"\n *### (BEGIN|END) SOLUTION", "", cell.source)
-    for cell in MASTER.cells
-    if mark_up(cell).get("solution") and cell.cell_type == "code"
-}
+SOLUTIONS = models(NAME)
 POINTS = {
     "luong_score": 15,
     "additive_score": 10,

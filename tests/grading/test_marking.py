@@ -1,7 +1,7 @@
 """Marking one submission: its seed, hidden cases, the protocol; and what a marker sees and is told."""
 
+import builtins
 import importlib
-import json
 import os
 import shutil
 import signal
@@ -20,12 +20,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.grading import GradingError, batch, sandbox
+from coursekit.grading import GradingError, batch, folder, sandbox
 from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
-from coursekit.grading.marking import check_hidden_cases, fault, mark, seed_for
+from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
@@ -65,7 +65,7 @@ def test_the_seed_is_secret_stable_and_each_students_own():
 def test_arrays_survive_the_journey(kinds):
     rng = np.random.default_rng(0)
     arrays = {str(i): (rng.normal(size=shape) * 10).astype(kind) for i, (kind, shape) in enumerate(kinds)}
-    back = unpack(json.loads(json.dumps(pack(arrays))))
+    back = unpack(pack(arrays))
     assert set(back) == set(arrays)
     for name in arrays:
         np.testing.assert_array_equal(back[name], arrays[name])
@@ -74,7 +74,7 @@ def test_arrays_survive_the_journey(kinds):
 
 def test_arguments_survive_the_journey():
     arguments = (torch.randn(2, 3).T, torch.tensor(True), 7, "text", None, Seed(5, used=3))
-    back = unpack_arguments(json.loads(json.dumps(pack_arguments(arguments))))
+    back = unpack_arguments(pack_arguments(arguments))
     assert torch.equal(back[0], arguments[0])
     assert torch.equal(back[1], arguments[1])
     assert back[2:] == [7, "text", None, Seed(5, used=3)]
@@ -178,10 +178,10 @@ def test_hidden_cases_under_a_wrong_name_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
 def test_model_answers_earn_all_points_in_the_sandbox(bubblewrap, path):
-    """What an answer needs of the package, checkpoints too, has to be there."""
+    """What an answer needs of the package, checkpoints too, has to be there; a written answer is read as no code."""
     name = path.stem
     cells = nbformat.read(path, as_version=4).cells
-    answers = {mark_up(c)["grade_id"]: c.source for c in cells if mark_up(c).get("solution") and c.cell_type == "code"}
+    answers = {mark_up(cell)["grade_id"]: cell.source for cell in cells if mark_up(cell).get("solution")}
     released = nbformat.read(home() / "exercises" / name / f"{name}.ipynb", as_version=4)
     result = mark({**job(), "exercise": name, "master": released, "answers": answers})
     assert not [(p["name"], p["problem"], p["points"]) for p in result["parts"] if p["points"] < p["of"]]
@@ -207,13 +207,17 @@ def test_what_an_answer_must_not_do_costs_the_same_as_in_the_notebook(bubblewrap
         assert any(words in aspect["words"] for aspect in found["aspects"])
 
 
-def test_lies_about_what_a_call_did_gain_nothing():
+def test_arguments_are_compared_outside_and_lies_about_them_gain_nothing():
     luong = next(part for part in check.PARTS if part.name == "luong_score")
     case = luong.draw(0)[0]
-    for changed in (None, True, -1, 99, "0", [], 0.0):
-        assert fault(luong, case, {"arrays": "", "changed": changed, "used": changed}) is None
+    sent = pack_arguments(case.arguments)
+    changed = pack_arguments((case.arguments[0], case.arguments[1] + 1))
     assert fault(luong, case, None) is None
-    assert "the tensor keys that you are given is changed" in fault(luong, case, {"changed": 1})
+    for used in (None, True, -1, "layer_norm", [], {}):
+        assert fault(luong, case, {"after": sent, "used": used}) is None
+    assert "the tensor keys that you are given is changed" in fault(luong, case, {"after": changed})
+    for lie in (b"", b"x", sent[:-1]):
+        assert "is changed" in fault(luong, case, {"after": lie})
 
 
 def test_the_line_of_an_error_is_that_of_the_answer_not_of_a_given_cell(bubblewrap):
@@ -265,11 +269,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME={tmp_path} \
 # --- small things of the batch -------------------------------------------------------------------------
 
 
-def test_borrowed_answers_and_lateness_are_flagged():
-    source = "import torch\nimport coursekit.nn.attention as course\nfrom coursekit.nn.scores import DotScore"
-    row = batch.Row(Submission("x"), answers={"luong_score": source})
-    batch.flag_borrowed(row, given="import coursekit.nn.attention as course")
-    assert row.submission.flags == ["luong_score imports coursekit.nn.scores"]
+def test_lateness_is_flagged():
     due = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
     for when, flag in ((datetime(2026, 11, 30, 12, 0), []), (datetime(2026, 12, 1, 13, 5), ["late by 1 d 1 h 5 min"])):
         submission = Submission("x", handed_in=when.replace(tzinfo=UTC))
@@ -280,27 +280,25 @@ def test_borrowed_answers_and_lateness_are_flagged():
     assert submission.flags == ["late, says the platform"]
 
 
-def test_a_spreadsheet_runs_no_formula():
-    assert [batch.no_formula(text) for text in ("=cmd|x", "+1", "-1", "@x", "a=1", "", 5)] == [
-        *("'=cmd|x", "'+1", "'-1", "'@x"),
-        *("a=1", "", 5),
-    ]
-
-
-def test_a_changed_answer_check_or_seed_is_marked_again():
-    first = batch.digest(job(luong_score="a"))
-    assert first == batch.digest(job(luong_score="a"))
-    assert first != batch.digest(job(luong_score="b"))
-    assert first != batch.digest(job(luong_score="a", seed=6))
+def test_a_changed_answer_seed_check_or_hidden_case_is_marked_again(tmp_path):
+    first = batch.digest(job(luong_score="a"), "x")
+    assert first == batch.digest(job(luong_score="a"), "x")
+    assert first != batch.digest(job(luong_score="b"), "x")
+    assert first != batch.digest(job(luong_score="a", seed=6), "x")
+    assert first != batch.digest(job(luong_score="a"), "y")
+    (tmp_path / f"{NAME}.py").write_text("CASES = {}")
+    with_cases = batch.digest(job(luong_score="a", private=str(tmp_path)), "x")
+    (tmp_path / f"{NAME}.py").write_text("CASES = {}  # others")
+    assert with_cases != batch.digest(job(luong_score="a", private=str(tmp_path)), "x")
 
 
 def test_a_key_with_a_mistake_is_said(tmp_path):
     (tmp_path / "key").write_text("short")
     with pytest.raises(GradingError, match="cannot use the secret key"):
-        batch.secret_key(tmp_path)
+        folder.key_of(tmp_path, None)
     (tmp_path / "key").write_text("abcd")
     with pytest.raises(GradingError, match="shorter than 16 bytes"):
-        batch.secret_key(tmp_path)
+        folder.key_of(tmp_path, None)
 
 
 def test_an_exercise_that_is_not_there_is_said(tmp_path):
@@ -369,12 +367,12 @@ def test_the_command_counts_well_and_says_mistakes_without_a_bar(bubblewrap, tmp
 
 def test_one_marking_at_a_time_in_a_folder(tmp_path):
     with (
-        batch.locked(tmp_path),
+        folder.locked(tmp_path),
         pytest.raises(GradingError, match="another marking is at work"),
-        batch.locked(tmp_path),
+        folder.locked(tmp_path),
     ):
         pass
-    with batch.locked(tmp_path):
+    with folder.locked(tmp_path):
         pass
 
 
@@ -481,3 +479,90 @@ def test_an_interrupt_ends_the_sandboxes_at_once(bubblewrap, tmp_path):
     assert process.returncode == 130
     assert "stopped; what is marked is kept, and the same command goes on" in said
     assert "Traceback" not in said
+
+
+NORM = """
+def norm(z, weight, bias, eps):
+    return F.layer_norm(z, z.shape[-1:], weight, bias, eps)
+"""
+EVASIONS = {
+    "plain": ("from torch.nn import functional as F" + NORM, "norm(x + y, weight, bias, eps)"),
+    "switched off": (
+        "from torch.nn import functional as F" + NORM,
+        "off(norm, x + y, weight, bias, eps)\n\n"
+        "def off(f, *a):\n    with torch._C.DisableTorchFunction():\n        return f(*a)",
+    ),
+    "scripted": (
+        "from torch.nn import functional as F\n@torch.jit.script\n"
+        "def norm(z, weight, bias, eps: float):\n    return F.layer_norm(z, [z.size(-1)], weight, bias, eps)\n",
+        "norm(x + y, weight, bias, eps)",
+    ),
+    "thread": (
+        "import threading\nfrom torch.nn import functional as F" + NORM,
+        "run(x + y, weight, bias, eps)\n\ndef run(*a):\n    box = []\n"
+        "    one = threading.Thread(target=lambda: box.append(norm(*a)))\n"
+        "    one.start(); one.join()\n    return box[0]",
+    ),
+    "by a computed name": (
+        "from torch.nn import functional as F\n"
+        "def norm(z, *a):\n    return getattr(F, 'layer' + '_norm')(z, z.shape[-1:], *a)\n",
+        "norm(x + y, weight, bias, eps)",
+    ),
+    "patched": (
+        "import contextlib\nfrom coursekit.grading import calls, inside\nfrom torch.nn import functional as F\n"
+        "calls.spoiled = lambda forbidden: contextlib.nullcontext([])" + NORM,
+        "norm(x + y, weight, bias, eps)",
+    ),
+    "patched by frames": (
+        "from torch.nn import functional as F\n" + NORM,
+        "norm(x + y, weight, bias, eps)\ntry: 1 / 0\nexcept Exception as e: frame = e.__traceback__.tb_frame\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", EVASIONS)
+def test_no_way_to_a_forbidden_function_earns_a_point(bubblewrap, way):
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    before, result = EVASIONS[way]
+    source = f"{before}\ndef add_and_norm(x, y, weight, bias, eps=1e-5):\n    return {result}\n"
+    found = part(
+        mark({**job(), "exercise": exercise, "master": released, "answers": {"add_and_norm": source}}), "add_and_norm"
+    )
+    assert found["points"] == 0
+    assert found["problem"] or any("is used: write it out" in aspect["words"] for aspect in found["aspects"]), found
+
+
+def test_how_a_part_ended_tells_at_most_eight_bits():
+    """Whatever kinds and lines of exceptions a student's code makes up, in however long an answer."""
+
+    def told(kind, line, source="x = 1\n"):
+        return stopped({"kind": kind, "line": line}, {"a": source}, ["a"])
+
+    kinds = {told(kind, None) for kind in [*dir(builtins), "Stolen", None, [], 7]}
+    for source in ("\n" * 99_000 + "x", "x = 1\n" * 2000, "x = 1\n" * 7, "def f(:\n" * 300):
+        lines = [None, -1, 0, True, 2.0, "3", *range(1, 2100, 31), *range(1, 23), 99_001, 10**9]
+        places = {told("ValueError", line, source) for line in lines}
+        assert (len(kinds) - 1) * len(places) + 1 + len(WAYS_TO_DIE) <= 256  # NotImplementedError tells no place
+    assert told("TypeError", 3, "x = 1\n" * 7) == "it stopped with a TypeError in line 3"
+    assert told("IndexError", 3, "x = 1\n" * 42) == "it stopped with an IndexError in lines 1 to 3"
+    words = [
+        "it took longer than 5 seconds",
+        "",
+        "it stopped with a KeyError in line 2",
+        "it stopped with an IndexError",
+    ]
+    assert once(words) == ["it took longer than 5 seconds", "", "it stopped, too", "it stopped, too"]
+
+
+WAYS_TO_DIE = (
+    *(
+        "took longer",
+        "took all the time",
+        "used more",
+        "ended the process",
+        "returned more",
+        "wrote something of its own",
+    ),
+    *("did not run", "not answered", "not defined", "cannot be read"),
+)

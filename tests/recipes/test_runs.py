@@ -115,4 +115,6 @@ def test_two_processes_train_what_one_trains(tmp_path):
         assert a == pytest.approx(b, rel=1e-3)
     weights = [load_file(tmp_path / f"out-{name}/gpt-code/model.safetensors") for name in ("one", "two")]
     for name, tensor in weights[0].items():
+        if name.endswith("c_attn.bias"):  # softmax does not see the keys' bias: Adam makes steps of its rounding errors
+            tensor[16:32] = weights[1][name][16:32]
         torch.testing.assert_close(tensor, weights[1][name], rtol=1e-2, atol=1e-3)

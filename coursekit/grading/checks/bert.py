@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from coursekit.data.downstream import TAGS, entities
 from coursekit.grading.calls import Arrays, Seed
-from coursekit.grading.checks.seq2seq_attention import equally_likely, numbers, sizes
+from coursekit.grading.checks.common import equally_likely, judge_draws, log_p, number, numbers, sizes
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
@@ -29,10 +29,6 @@ from coursekit.text.wordpiece import WordPiece
 
 PAD, UNK, CLS, SEP, MASK = range(5)  # as in the exercise and in the shipped tokenizer
 WORDS = 5  # the first id that is no special token
-
-
-def number(generator: torch.Generator, least: int, most: int) -> int:
-    return int(torch.randint(least, most + 1, (1,), generator=generator))
 
 
 # --- [CLS] A [SEP] B [SEP] -----------------------------------------------------------------------------------
@@ -62,9 +58,9 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
         about = f"{about}: A has {a} tokens, B has {b}, max_length is {max_length}"
         return Case(aspect, about, (draw(a), draw(b), max_length), result)
 
-    short, other = sizes(generator, 2, 2, 5)
+    short, other = sizes(generator, 2, 2, 12)
     long, longer = number(generator, 9, 11), number(generator, 13, 15)
-    fits, room = short + other + 3, number(generator, 2, 4)
+    fits, room = short + other + 3, number(generator, 2, 9)
     return [
         case("tokens", "it just fits", 2, 1, 6, "0"),
         case("tokens", "it just fits", short, other, fits, "0"),
@@ -94,18 +90,10 @@ def only_b(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
     return a[:room], b[: max(0, room - len(a))]
 
 
-def only_a(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
-    return a[: max(0, room - len(b))], b[:room]
-
-
 def in_turns(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
     """Both lose the same number, whatever their lengths; of an odd one B loses one more."""
     over = max(0, len(a) + len(b) - room)
     return a[: len(a) - over // 2], b[: len(b) - (over - over // 2)]
-
-
-def half_each(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
-    return (a, b) if len(a) + len(b) <= room else (a[: room // 2], b[: room // 2])
 
 
 def packed_with(
@@ -143,55 +131,28 @@ pack_pair = Part(
         "the first [SEP] has segment 1: it belongs to A, segment 0": packed_with(
             kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 2)
         ),
-        "segment 1 begins one place too late: [CLS], A and the first [SEP] have segment 0, and B follows": packed_with(
-            kinds=lambda a, b: [0] * (len(a) + 3) + [1] * len(b)
-        ),
         "the last [SEP] has segment 0: it belongs to B, segment 1": packed_with(
             kinds=lambda a, b: [0] * (len(a) + 2) + [1] * len(b) + [0]
         ),
         "the padding has segment 1: it has 0": packed_with(behind=1),
-        "the segments are 1 and 2: they are 0 and 1": packed_with(
-            kinds=lambda a, b: [1] * (len(a) + 2) + [2] * (len(b) + 1)
-        ),
-        "the segments are exchanged: A has 0, B has 1": packed_with(
-            kinds=lambda a, b: [1] * (len(a) + 2) + [0] * (len(b) + 1)
-        ),
         "only B is cut: it is always the longer part that loses a token": packed_with(only_b),
-        "only A is cut: it is always the longer part that loses a token": packed_with(only_a),
         "A and B lose the same number of tokens, whichever is longer: it is always the longer one that loses a token": (
             packed_with(in_turns)
         ),
-        "A and B are cut to half of the room each: a short part keeps all its tokens, the longer one has the rest": (
-            packed_with(half_each)
-        ),
-        "where both are as long A loses a token: there B does": packed_with(partial(longer_loses, tie="a")),
         "tokens are lost at the front: a part loses its last token": packed_with(partial(longer_loses, at=0)),
         "the finished row is cut, and with it the last [SEP]: cut A and B before you join them": packed_with(
             whole_row=True
         ),
-        "[CLS] and the two [SEP] are not counted: A and B together have max_length - 3 places": packed_with(specials=0),
         "one token too many is lost: only three special tokens need a place": packed_with(specials=4),
-        "the mask is upside down: True where a token is real": packed_with(
-            real=lambda ids, n: np.arange(len(ids)) >= n
-        ),
         "[CLS] and [SEP] are masked away: they are real tokens, only padding is not": packed_with(
             real=lambda ids, n: ids >= WORDS
         ),
         "the mask ends before the last [SEP]: that is a real token": packed_with(
             real=lambda ids, n: np.arange(len(ids)) < n - 1
         ),
-        "the mask is True at the padding too": packed_with(real=lambda ids, n: np.arange(len(ids)) < len(ids)),
         "the last [SEP] is missing: one stands behind A and one behind B": packed_with(
             specials=2, row=lambda a, b: [CLS, *a, SEP, *b], kinds=lambda a, b: [0] * (len(a) + 2) + [1] * len(b)
         ),
-        "the [SEP] between A and B is missing": packed_with(
-            specials=2, row=lambda a, b: [CLS, *a, *b, SEP], kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 1)
-        ),
-        "[CLS] is missing: it is the first token": packed_with(
-            specials=2, row=lambda a, b: [*a, SEP, *b, SEP], kinds=lambda a, b: [0] * (len(a) + 1) + [1] * (len(b) + 1)
-        ),
-        "A and B have changed places": packed_with(row=lambda a, b: [CLS, *b, SEP, *a, SEP]),
-        "the padding stands on the left: here it stands behind the last [SEP]": packed_with(left=True),
     },
     result="run_pack_pair",
 )
@@ -228,22 +189,6 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
         Case("generator", "the same generator, later", (some, Seed(seeds[2], used=5)), secret="other"),
         Case("generator", "another generator", (some, Seed(seeds[3])), secret="other"),
     ]
-
-
-def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> str | None:
-    """Whether the draws come from the generator, all of them, and from nothing else."""
-    if len(answers) < 2 or case.secret not in ("same", "other"):
-        return None
-    before, now = answers[-2], answers[-1]
-    unchanged = [np.array_equal(before.get(name), now[name]) for name in names]
-    if case.secret == "same" and not all(unchanged):
-        return "the same generator state gave another result: draw from the generator you are given, nothing else"
-    if case.secret == "other" and any(unchanged):
-        return (
-            "another generator, or the same one later, gave the same result: draw from the generator you are given, "
-            "not from one with a seed of its own"
-        )
-    return None
 
 
 def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
@@ -559,10 +504,6 @@ mask_words = Part(
 # --- the loss of the masked words ----------------------------------------------------------------------------
 
 
-def log_p(scores: np.ndarray) -> np.ndarray:
-    return scores - max(scores) - np.log(sum(np.exp(s - max(scores)) for s in scores))
-
-
 def loss_reference(logits, target, masked):
     logits, target, masked = np.asarray(logits, float), np.asarray(target), np.asarray(masked)
     losses = [-log_p(logits[place])[target[place]] for place in np.ndindex(target.shape) if masked[place]]
@@ -625,43 +566,18 @@ masked_lm_loss = Part(
         "exp overflows for large logits: log_softmax avoids that": loss_with(
             over_masked, lambda logits: (logits.float().exp() / logits.float().exp().sum(dim=-1, keepdim=True)).log()
         ),
-        "the log of 0 is taken: log_softmax avoids that": loss_with(
-            over_masked, lambda logits: logits.float().softmax(dim=-1).log()
-        ),
         "the loss is taken over all places: only the masked ones count": loss_with(lambda each, m, t: each.mean()),
         "the loss is taken over all real tokens: only the masked ones count": loss_with(
             lambda each, m, t: each[t != PAD].mean()
         ),
-        "the loss is taken over the places that are not masked": loss_with(lambda each, m, t: each[~m].mean()),
-        "the sum is divided by all places: divide by the number of masked ones": loss_with(
-            lambda each, m, t: (each * m).mean()
-        ),
-        "the sum is divided by the number of real tokens: divide by the number of masked ones": loss_with(
-            lambda each, m, t: (each * m).sum() / (t != PAD).sum()
-        ),
         "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": loss_with(
             lambda each, m, t: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
-        ),
-        "this is the sum: divide by the number of masked places": loss_with(lambda each, m, t: each[m].sum()),
-        "the sum is divided by the number of texts: divide by the number of masked places": loss_with(
-            lambda each, m, t: each[m].sum() / len(each)
         ),
         "the logits of the other places are set to 0, but still counted: leave these places out": (
             lambda logits, target, masked: loss_reference(
                 logits * masked[..., None], target * masked, torch.ones_like(masked)
             )
         ),
-        "the sign is wrong: log-probabilities are negative, the loss is not": loss_with(
-            lambda each, m, t: -each[m].mean()
-        ),
-        "the softmax runs over the wrong axis: the probabilities of the V tokens, the last axis, sum to 1": loss_with(
-            over_masked, lambda logits: logits.log_softmax(dim=1)
-        ),
-        "the logits are taken for log-probabilities: log_softmax makes them so": loss_with(
-            over_masked, lambda logits: logits
-        ),
-        "this is in bits: use the natural logarithm": loss_with(lambda each, m, t: each[m].mean() / np.log(2)),
-        "this is a probability: the loss is - ln p": loss_with(over_masked, lambda logits: -logits.softmax(dim=-1)),
     },
 )
 
@@ -766,31 +682,14 @@ START_ANYWHERE = spans_with(both=lambda allowed: allowed[:, None].expand(-1, all
 SPANS: dict[str, Callable[..., Any]] = {
     "longest is not used": ANY_LENGTH,
     "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
-    "the answer must be shorter than longest: exactly so many tokens are allowed": ONE_LESS,
     "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
         separately
     ),
     "start and end are chosen separately and then put in order: choose the best pair": in_order,
     "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
-    "the end is chosen first, and then a start for it: another pair may have a higher sum": end_first,
     "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
-    "start and end have changed places: the first column is the start": BACKWARDS,
     "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
-    "the end lies outside the text: it must be allowed too": END_ANYWHERE,
-    "the start lies outside the text: it must be allowed too": START_ANYWHERE,
     "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
-    "the product of the logits is taken: it is their sum": lambda start, end, allowed, longest: best_of(
-        start[:, :, None] * end[:, None],
-        everywhere(allowed).triu().tril(start.shape[1] if longest is None else longest - 1)
-        & allowed[:, :, None]
-        & allowed[:, None],
-    ),
-    "all texts get the same answer: each row of the batch has its own": lambda *arguments: spans_with()(*arguments)[
-        :1
-    ].expand(len(arguments[0]), 2),
-    "the end is one place too far: it is the place of the answer's last token": lambda *arguments: (
-        spans_with()(*arguments) + torch.tensor([0, 1])
-    ),
 }
 PLAIN = (separately, in_order, start_first, end_first)  # that go wrong where the order counts
 
@@ -822,7 +721,7 @@ def span_tables(seed: int) -> list[Case]:
         return Case(aspect, about, (start, end, allowed, longest))
 
     draw = partial(span_row, generator=generator)
-    T, cut, other = number(generator, 7, 9), number(generator, 3, 4), number(generator, 3, 4)
+    T, cut, other = number(generator, 8, 12), number(generator, 3, 4), number(generator, 3, 4)
     text = (torch.arange(T) >= cut)[None] & (torch.arange(T) < T - 1)[None]  # a question before it, [SEP] behind it
     inside, early = {"allowed": text}, {"allowed": (torch.arange(T) < T - cut)[None]}
     plain = [*PLAIN, LONGER_THAN_ONE]
@@ -947,16 +846,6 @@ def one_left(found: Aligned) -> Aligned:
     return ids, [*tags[1:], 0], [*tagged[1:], False]
 
 
-def by_word(task, *arguments):
-    """Tag number i at place 1 + i, whatever pieces stand there."""
-    if task != "align":
-        return scores_reference(*arguments)
-    (ids, found, tagged), tags = align_reference(*arguments), arguments[1]
-    found[:], tagged[:] = 0, False
-    found[1 : 1 + len(tags)], tagged[1 : 1 + len(tags)] = tags, True
-    return ids, found, tagged
-
-
 def scored_with(
     mean: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda each, tagged, tags: each[tagged].mean(),
     share: Callable[[Tensor, Tensor, Tensor], Any] = lambda right, tagged, tags: right[tagged].mean(),
@@ -1052,29 +941,13 @@ tagging = Part(
     tagging_cases,
     tagging_reference,
     {
-        "[CLS] and [SEP] are missing: they frame the pieces": aligned_with(first_piece, None, None),
-        "[CLS] is missing: it is the first token": aligned_with(first_piece, first=None),
-        "[SEP] is missing: it is the last token": aligned_with(first_piece, last=None),
         "the tags stand one place too far to the left: [CLS] comes before the first word": aligned_with(
             first_piece, change=one_left
         ),
         "every piece of a word counts: only its first one does": aligned_with(all_pieces),
         "the last piece of a word counts: it is the first one": aligned_with(last_piece),
-        "tag number i stands at place i + 1, but a word may have several pieces": by_word,
         "[CLS] and [SEP] count: they are no words": aligned_with(first_piece, (CLS, 0, True), (SEP, 0, True)),
-        "[SEP] counts: it is no word": aligned_with(first_piece, last=(SEP, 0, True)),
-        "[CLS] counts: it is no word": aligned_with(first_piece, first=(CLS, 0, True)),
         **{words: in_loss_and_accuracy(mean) for words, mean in MEANS.items()},
-        "accuracy in percent: return a share between 0 and 1": scored_with(
-            share=lambda right, tagged, tags: 100 * right[tagged].mean()
-        ),
-        "the sign is wrong: log-probabilities are negative, the loss is not": scored_with(
-            mean=lambda each, tagged, tags: -each[tagged].mean()
-        ),
-        "the softmax runs over the wrong axis: the probabilities of the K tags, the last axis, sum to 1": scored_with(
-            of=lambda logits: logits.log_softmax(dim=1)
-        ),
-        "the logits are taken for log-probabilities: log_softmax makes them so": scored_with(of=lambda logits: logits),
     },
 )
 

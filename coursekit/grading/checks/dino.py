@@ -17,17 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coursekit.grading.checks.bert import log_p, number
-from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.checks.transformer import wide
+from coursekit.grading.checks.common import log_p, number, numbers, share, sizes, wide
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
-
-
-def share(generator: torch.Generator, least: float, most: float) -> float:
-    """With two decimals."""
-    return number(generator, round(100 * least), round(100 * most)) / 100
-
 
 # --- a teacher that follows ----------------------------------------------------------------------------------
 
@@ -104,13 +96,7 @@ RATES: dict[str, Callable[..., float]] = {
     "it comes back to momentum at the end: half a cosine, cos(π step / steps), not a whole one": rate_with(
         lambda done: half_cosine(2 * done)
     ),
-    "this is a quarter of a cosine: half a cosine is (1 + cos(π step / steps)) / 2": rate_with(
-        lambda done: np.cos(np.pi * done / 2)
-    ),
     "it rises along a straight line: along half a cosine": rate_with(lambda done: 1 - done),
-    "it rises from 0: it begins with momentum": rate_with(half_cosine, lambda momentum, left: 1 - left),
-    "it does not change: it rises from momentum to 1": rate_with(lambda done: 1.0),
-    "the factor 1/2 is missing: 1 + cos goes from 2 to 0": rate_with(lambda done: 2 * half_cosine(done)),
 }
 FOLLOWS: dict[str, Callable[..., Any]] = {
     "the average is the wrong way round: momentum is what stays of the teacher": follow_with(
@@ -120,21 +106,6 @@ FOLLOWS: dict[str, Callable[..., Any]] = {
     "a new model, or a name that stands for another tensor, changes nothing": follow_with(lambda t, s, m: t),
     "only the matrices follow: the biases do, too": follow_with(
         lambda t, s, m: m * t + (1 - m) * s if t.dim() > 1 else t
-    ),
-    "the teacher is a copy of the student now: it is to move by 1 - momentum of the way": follow_with(
-        lambda t, s, m: s
-    ),
-    "the teacher's share is added and not shrunk: momentum * teacher + (1 - momentum) * student": follow_with(
-        lambda t, s, m: t + (1 - m) * s
-    ),
-    "the student's share has no factor: momentum * teacher + (1 - momentum) * student": follow_with(
-        lambda t, s, m: m * t + s
-    ),
-    "the student moves towards the teacher: the teacher follows, the student stays as it is": follow_with(
-        lambda t, s, m: t, lambda t, s, m: m * s + (1 - m) * t
-    ),
-    "the average was written into the student: write it into the teacher": follow_with(
-        lambda t, s, m: t, lambda t, s, m: m * t + (1 - m) * s
     ),
     "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
 }
@@ -201,22 +172,14 @@ def centring_cases(generator: torch.Generator) -> list[Case]:
 
 
 TARGETS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "the centre is not used: it is taken from the logits": lambda x, c, t: (x / t).softmax(dim=-1),
     "the centre is added: take it away from the logits": lambda x, c, t: ((x + c) / t).softmax(dim=-1),
     "the centre is taken away after the division: first the centre, then the temperature": lambda x, c, t: (
         x / t - c
     ).softmax(dim=-1),
-    "the temperature is not used: divide by it": lambda x, c, t: (x - c).softmax(dim=-1),
     "the logits are multiplied by the temperature: divide by it, which sharpens": lambda x, c, t: ((x - c) * t).softmax(
         dim=-1
     ),
-    "the centre is taken from the probabilities: take it from the logits, before the softmax": lambda x, c, t: (
-        (x / t).softmax(dim=-1) - c
-    ),
     "the softmax runs over the views: over the K outputs, the last axis": lambda x, c, t: ((x - c) / t).softmax(dim=-2),
-    "the softmax runs over the images: over the K outputs, the last axis": lambda x, c, t: ((x - c) / t).softmax(dim=0),
-    "these are log-probabilities: return probabilities": lambda x, c, t: ((x - c) / t).log_softmax(dim=-1),
-    "these are the centred logits: the softmax is missing": lambda x, c, t: (x - c) / t,
 }
 CENTRES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "the mean is that of probabilities: the centre follows the raw logits": lambda c, x, m: (
@@ -228,27 +191,9 @@ CENTRES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "the mean is that of centred logits: the centre follows the raw ones": lambda c, x, m: (
         m * c + (1 - m) * (x - c).mean(dim=(0, 1))
     ),
-    "the centre remembers nothing: momentum * centre + (1 - momentum) * mean": lambda c, x, m: x.mean(dim=(0, 1)),
-    "only the first view counts: the mean is over images and views": lambda c, x, m: (
-        m * c + (1 - m) * x[:, 0].mean(dim=0)
-    ),
-    "this is the sum over the views: the mean is over images and views": lambda c, x, m: (
-        m * c + (1 - m) * x.sum(dim=1).mean(dim=0)
-    ),
-    "this is the sum over the batch: the mean is over images and views": lambda c, x, m: (
-        m * c + (1 - m) * x.sum(dim=(0, 1))
-    ),
     "each view has a centre of its own: the mean is over images and views, one centre (K,)": lambda c, x, m: (
         m * c + (1 - m) * x.mean(dim=0)
     ),
-    "each image has a centre of its own: the mean is over images and views, one centre (K,)": lambda c, x, m: (
-        m * c + (1 - m) * x.mean(dim=1)
-    ),
-    "the mean runs over the outputs too: one number for each of the K": lambda c, x, m: m * c + (1 - m) * x.mean(),
-    "the mean's share has no factor: momentum * centre + (1 - momentum) * mean": lambda c, x, m: (
-        m * c + x.mean(dim=(0, 1))
-    ),
-    "the centre has not changed: return the new one": lambda c, x, m: c,
 }
 
 
@@ -338,20 +283,12 @@ def divergences(student: Tensor, targets: Tensor) -> Tensor:
     return cross_entropies(student, targets) + (targets * targets.log()).sum(dim=-1, keepdim=True)
 
 
-def global_alone(G: int, V: int) -> Tensor:
-    return apart(G, V) & (torch.arange(V) < G)
-
-
 def local_alone(G: int, V: int) -> Tensor:
     return (torch.arange(V) >= G).expand(G, V)
 
 
 def last_ones(G: int, V: int) -> Tensor:
     return ~torch.eye(V, dtype=torch.bool)[V - G :]
-
-
-def later_ones(G: int, V: int) -> Tensor:
-    return torch.ones(G, V, dtype=torch.bool).triu(1)
 
 
 pair_loss = Part(
@@ -367,49 +304,15 @@ pair_loss = Part(
         "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
         "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
         "student": pairs_with(kept=last_ones),
-        "only global views are compared: the student's local views belong to the pairs": pairs_with(kept=global_alone),
         "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
-        "each pair of global views counts in one direction only: teacher 0 with student 1, and teacher 1 with "
-        "student 0": pairs_with(kept=later_ones),
-        "the temperature is not used: divide the student's logits by it": pairs_with(lambda student, t: student),
-        "the student's logits are multiplied by the temperature: divide them": pairs_with(
-            lambda student, t: student * t
-        ),
         "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
             pairs_with(losses=exchanged)
         ),
         "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
             losses=divergences
         ),
-        "the targets went through a softmax: they are probabilities already": pairs_with(
-            losses=lambda student, targets: cross_entropies(student, targets.softmax(dim=-1))
-        ),
-        "the logarithm is missing: targets times the logarithm of the student's probabilities": pairs_with(
-            losses=lambda student, targets: -targets @ student.softmax(dim=-1).mT
-        ),
-        "the softmax is missing: logits are no log-probabilities": pairs_with(
-            losses=lambda student, targets: -targets @ student.mT
-        ),
         "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
             losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
-        ),
-        "the sign is wrong: log-probabilities are negative, the loss is not": pairs_with(
-            mean=lambda losses, kept: -losses[:, kept].mean()
-        ),
-        "this is the sum over the pairs: take the mean over images and pairs": pairs_with(
-            mean=lambda losses, kept: losses[:, kept].sum(dim=1).mean()
-        ),
-        "this is the sum: take the mean over images and pairs": pairs_with(
-            mean=lambda losses, kept: losses[:, kept].sum()
-        ),
-        "each image has a loss: take the mean over images and pairs": pairs_with(
-            mean=lambda losses, kept: losses[:, kept].mean(dim=1)
-        ),
-        "each pair has a loss: take the mean over images and pairs": pairs_with(
-            mean=lambda losses, kept: losses[:, kept]
-        ),
-        "the mean runs over the K outputs too: they are added up": lambda student, targets, t: (
-            pairs_with()(student, targets, t) / student.shape[-1]
         ),
     },
 )
@@ -519,18 +422,8 @@ crops = Part(
     {
         "the vectors stand size by size, in the order in which the sizes come first: each belongs to the place of its "
         "view": size_by_size(lambda sides: sides),
-        "the vectors stand size by size, the small views first: each belongs to the place of its view": size_by_size(
-            sorted
-        ),
-        "the vectors stand size by size, the large views first: each belongs to the place of its view": size_by_size(
-            lambda sides: sorted(sides)[::-1]
-        ),
         "images and views are mixed up: what torch.cat joins comes back view by view, (number of views, B, D)": (
             mixed_up
-        ),
-        "the first axis is that of the views: the result is (B, V, D)": lambda weight, *views: (
-            unmixed(weight, *views).transpose(0, 1),
-            torch.tensor(len(by_size(views))),
         ),
         "the backbone is called once in all: each size has a call of its own": calls_of(lambda sides, B: 1),
         "the backbone is called once for each view: views of one size go together": calls_of(
@@ -541,14 +434,8 @@ crops = Part(
         ),
         "the backbone is called again for each run of views of one size: views of one size go together wherever they "
         "stand": calls_of(lambda sides, B: 1 + sum(a != b for a, b in pairwise(sides))),
-        "the backbone is called twice in any case: once for each size that is there": calls_of(lambda sides, B: 2),
-        "the backbone is called once more than there are sizes: it is called to see what it gives, or for an empty "
-        "group": calls_of(lambda sides, B: 1 + len(set(sides))),
         "all views were scaled to one size, that of the largest: the backbone reads each size as it is": resized_to(
             max
-        ),
-        "all views were scaled to one size, that of the smallest: the backbone reads each size as it is": resized_to(
-            min
         ),
     },
 )
@@ -672,71 +559,20 @@ steps = Part(
                 m["centre"], sharpened(m["raw"], m["centre"], m["tau_t"]), m["centre_momentum"]
             )
         ),
-        "the centre follows probabilities: it follows the teacher's raw logits": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["raw"].softmax(dim=-1), m["centre_momentum"])
-        ),
-        "the centre follows centred logits: it follows the teacher's raw ones": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["raw"] - m["centre"], m["centre_momentum"])
-        ),
-        "the centre follows the student's logits: it follows the teacher's": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["student"](m["views"]), m["centre_momentum"]),
-        ),
-        "the centre follows what the new teacher says: it follows the logits that were used in the loss": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["teacher"](m["views"][:, :2]), m["centre_momentum"])
-        ),
-        "the centre's average is the wrong way round: centre_momentum is what stays of it": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["raw"], 1 - m["centre_momentum"])
-        ),
-        "the centre follows with the teacher's momentum: it has its own, centre_momentum": steps_with(
-            centre=lambda m: running_mean(m["centre"], m["raw"], m["momentum"])
-        ),
-        "the centre does not move: return the new one": steps_with(order=("says", "loss", "student", "teacher")),
         "the teacher follows before the optimizer's step: it follows the new student": steps_with(
             order=("says", "loss", "teacher", "student", "centre")
-        ),
-        "the teacher follows before the loss: first loss and optimizer, then the teacher": steps_with(
-            order=("teacher", "says", "loss", "student", "centre")
         ),
         "the teacher's average is the wrong way round: momentum is what stays of the teacher": steps_with(
             follow=lambda t, s, m: (1 - m["momentum"]) * t + m["momentum"] * s
         ),
-        "the teacher follows with the centre's momentum: it has its own, momentum": steps_with(
-            follow=lambda t, s, m: m["centre_momentum"] * t + (1 - m["centre_momentum"]) * s
-        ),
-        "the teacher is a copy of the student: it follows with momentum": steps_with(follow=lambda t, s, m: s),
-        "the teacher does not follow": steps_with(order=("says", "loss", "student", "centre")),
         "the student's temperature sharpens the teacher: each has its own": steps_with(
             targets=lambda m: sharpened(m["raw"], m["centre"], m["tau_s"])
-        ),
-        "the teacher's temperature is used for the student: each has its own": steps_with(tau_s="tau_t"),
-        "the two temperatures have changed places": steps_with(
-            targets=lambda m: sharpened(m["raw"], m["centre"], m["tau_s"]), tau_s="tau_t"
-        ),
-        "the centre is not used in the targets": steps_with(targets=lambda m: (m["raw"] / m["tau_t"]).softmax(dim=-1)),
-        "the targets come from the student: they come from the teacher": steps_with(
-            says=lambda m: m["student"](m["views"][:, :2]).detach()
         ),
         "the teacher sees all views: it sees the two global ones, the first": steps_with(
             says=lambda m: m["teacher"](m["views"])
         ),
-        "the teacher sees the last two views: the global ones are the first two": steps_with(
-            says=lambda m: m["teacher"](m["views"][:, -2:])
-        ),
-        "the student sees only the global views: it sees all": steps_with(
-            loss=lambda m: m["pairs"][:, :, :2][:, apart(2, 2)].mean()
-        ),
-        "pairs of a view with itself are kept": steps_with(loss=lambda m: m["pairs"].mean()),
         "the gradients are not set to zero before the backward pass: those of earlier steps are added": steps_with(
             fresh=False
-        ),
-        "the loss is added up over the pairs: take the mean": steps_with(
-            loss=lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].sum(dim=1).mean()
-        ),
-        "the loss is a sum: take the mean over images and pairs": steps_with(
-            loss=lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].sum()
-        ),
-        "the student has not learned: after the backward pass comes optimizer.step()": steps_with(
-            order=("says", "loss", "teacher", "centre")
         ),
     },
 )
@@ -836,46 +672,24 @@ knn_votes = Part(
     votes_cases,
     votes_reference,
     {
-        "the temperature is not used: exp(cosine / temperature)": votes_with(weigh=lambda cosines, t: cosines.exp()),
-        "the cosine is multiplied by the temperature: divide it": votes_with(
-            weigh=lambda cosines, t: (cosines * t).exp()
-        ),
         "the votes are counted, each as 1: a vote weighs exp(cosine / temperature)": votes_with(
             weigh=lambda cosines, t: torch.ones_like(cosines)
         ),
         "a vote weighs as much as its cosine: exp(cosine / temperature)": votes_with(weigh=lambda cosines, t: cosines),
-        "a vote weighs cosine / temperature: the exponential is missing": votes_with(
-            weigh=lambda cosines, t: cosines / t
-        ),
         "the votes of a query are made to sum to 1: a vote weighs exp(cosine / temperature) as it is": votes_with(
             weigh=lambda cosines, t: (cosines / t).softmax(dim=-1)
         ),
         "this is the product, not the cosine: divide by the lengths of both vectors": votes_with(
             by_product, by_product
         ),
-        "the neighbours are those with the largest product: the cosine decides, without the lengths": votes_with(
-            by_product
-        ),
-        "the neighbours are those with the smallest distance: the cosine decides": votes_with(closeness),
-        "only the queries have length 1: divide the known vectors by their lengths, too": votes_with(
-            *[lambda features, queries: F.normalize(queries, dim=-1) @ features.T] * 2
-        ),
-        "only the known vectors have length 1: divide the queries by their lengths, too": votes_with(
-            *[lambda features, queries: queries @ F.normalize(features, dim=-1).T] * 2
-        ),
         "the farthest vote: the largest cosine is the nearest": votes_with(
             choose=lambda near, k: (-near).topk(k).indices
         ),
-        "all vote: only the k nearest do": votes_with(choose=lambda near, k: near.topk(near.shape[1]).indices),
         "the nearest is left out: no query is among the known ones here": votes_with(
             choose=lambda near, k: near.topk(k + 1).indices[:, 1:]
         ),
-        "only the nearest votes: k of them do": votes_with(choose=lambda near, k: near.topk(1).indices),
         "of several neighbours of a class only the last one's weight is left: add them up, as scatter_add does": (
             votes_with(add=False)
-        ),
-        "this is the class with the most votes: return the votes of all classes, (m, classes)": votes_with(
-            after=lambda votes: votes.argmax(dim=1)
         ),
     },
 )
@@ -935,10 +749,6 @@ def up_to(shares: Tensor, sums: Tensor, mass: float) -> Tensor:
     return sums - shares < mass
 
 
-def one_more(shares: Tensor, sums: Tensor, mass: float) -> Tensor:
-    return F.pad(sums - shares < mass, (1, 0), value=True)[..., :-1]
-
-
 def not_divided(weights: Tensor, mass: float) -> Tensor:
     ordered, places = weights.double().sort(dim=-1, descending=True)
     return torch.zeros_like(places, dtype=torch.bool).scatter(-1, places, ordered.cumsum(dim=-1) - ordered < mass)
@@ -949,49 +759,18 @@ def not_undone(weights: Tensor, mass: float) -> Tensor:
     return up_to(shares, shares.cumsum(dim=-1), mass)
 
 
-def most(weights: Tensor, mass: float) -> Tensor:
-    """So many of the N patches, not of the mass."""
-    k = round(mass * weights.shape[-1])
-    return torch.zeros_like(weights, dtype=torch.bool).scatter(-1, weights.topk(k).indices, True)
-
-
 KEEP = kept_by(falling, up_to)
 KEEPS: dict[str, Callable[[Tensor, float], Tensor]] = {
     "the patch that crosses the mass is left out: without it the patches hold less": kept_by(
         falling, lambda shares, sums, mass: sums < mass
     ),
-    "one patch too many is kept: stop with the one that reaches the mass": kept_by(falling, one_more),
     "the weights are not divided by their sum: that of a row is less than 1, since the class token has its share": (
         not_divided
-    ),
-    "the patches are added up from the smallest: begin with the largest": kept_by(
-        lambda weights: weights.argsort(dim=-1), up_to
-    ),
-    "the patches are added up as they lie in the image: begin with the largest": kept_by(
-        lambda weights: torch.arange(weights.shape[-1]).expand_as(weights), up_to
     ),
     "the kept places are places in the sorted order: each must find back to its own patch (scatter)": not_undone,
     "these are the patches above the mean, a fixed threshold: keep the fewest that hold the mass together": (
         lambda weights, mass: weights > sum_of(weights) / weights.shape[-1]
     ),
-    "these are the patches above 1/N, a fixed threshold: keep the fewest that hold the mass together": (
-        lambda weights, mass: weights > 1 / weights.shape[-1]
-    ),
-    "these are the patches above half of the largest, a fixed threshold: keep the fewest that hold the mass "
-    "together": lambda weights, mass: weights > 0.5 * weights.amax(dim=-1, keepdim=True),
-    "these are the patches above mass times the largest, a threshold: keep the fewest that hold the mass together": (
-        lambda weights, mass: weights >= mass * weights.amax(dim=-1, keepdim=True)
-    ),
-    "these are the patches whose own weight is above the mass: together they are to hold it": lambda weights, mass: (
-        weights >= mass
-    ),
-    "this is the share mass of the patches: keep the fewest that hold the share mass of the weights": most,
-    "the fewest that hold 1 - mass are kept: they are to hold mass": lambda weights, mass: KEEP(weights, 1 - mass),
-    "this is True at the patches that are left out: True = kept": lambda weights, mass: ~KEEP(weights, mass),
-    "all rows are taken as one: each head of each image has its own mask": lambda weights, mass: KEEP(
-        weights.flatten(), mass
-    ).view_as(weights),
-    "all patches are kept": lambda weights, mass: torch.ones_like(weights, dtype=torch.bool),
 }
 
 
@@ -1003,20 +782,9 @@ PIXELS: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {
     "the grid is filled column by column: the patches go row by row": lambda kept, rows, columns, size: (
         kept.unflatten(-1, (columns, rows)).mT.repeat_interleave(size, -2).repeat_interleave(size, -1)
     ),
-    "rows and columns of the grid have changed places: it has rows rows of patches": (
-        lambda kept, rows, columns, size: spread(kept, columns, rows, size)
-    ),
     "the whole grid is repeated, like tiles: each patch becomes size x size equal pixels": (
         lambda kept, rows, columns, size: torch.cat(
             [torch.cat([kept.unflatten(-1, (rows, columns))] * size, dim=-2)] * size, dim=-1
-        )
-    ),
-    "these are patches, not pixels: each becomes size x size equal pixels": lambda kept, rows, columns, size: (
-        kept.unflatten(-1, (rows, columns))
-    ),
-    "each patch's pixels lie in one line: they are size rows and size columns of the image": (
-        lambda kept, rows, columns, size: kept.repeat_interleave(size * size, -1).unflatten(
-            -1, (rows * size, columns * size)
         )
     ),
 }
@@ -1044,26 +812,6 @@ OVERLAPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "this is the precision, the share of what was found that is right: divide by |A or B|": overlap_with(
         lambda both, a, b: ratio(both, a)
     ),
-    "this is the recall, the share of the object that was found: divide by |A or B|": overlap_with(
-        lambda both, a, b: ratio(both, b)
-    ),
-    "this is Dice, 2 |A and B| / (|A| + |B|): divide by |A or B|": overlap_with(
-        lambda both, a, b: ratio(2 * both, a + b)
-    ),
-    "what both hold is counted twice: |A or B| = |A| + |B| - |A and B|": overlap_with(
-        lambda both, a, b: ratio(both, a + b)
-    ),
-    "two empty masks give 0 / 0: return 1 for them": overlap_with(lambda both, a, b: both / (a + b - both)),
-    "two empty masks give 0: return 1 for them, nothing is wrong": overlap_with(
-        lambda both, a, b: ratio(both, a + b - both, 0.0)
-    ),
-    "this is one number for all: each pair of masks has its own": lambda found, true: (
-        (found & true).sum() / (found | true).sum()
-    ),
-    "this is the mean over all masks: each pair of masks has its own": lambda found, true: JACCARD(found, true).mean(),
-    "this is |A and B| over all pixels: divide by |A or B|": lambda found, true: (
-        (found & true).double().mean(dim=(-2, -1))
-    ),
 }
 
 
@@ -1078,8 +826,8 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
             if not near.any() and all((keep(rows, mass) != right).any() for keep in KEEPS.values()):
                 return rows
 
-    def keep(about, weights, mass):
-        return Case("mass", f"keep_mass: {about}, mass {mass}", ("keep_mass", weights, mass))
+    def keep(about, weights, mass, **more):
+        return Case("mass", f"keep_mass: {about}, mass {mass}", ("keep_mass", weights, mass), **more)
 
     def pixels(about, B, H, rows, columns, size):
         chosen = torch.rand(B, H, rows * columns, generator=generator) < 0.5
@@ -1101,7 +849,7 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
     mass = share(generator, 0.55, 0.7)
     tiny = torch.tensor([[[0.05, 0.25, 0.055, 0.19, 0.02, 0.065]]])  # the class token has the rest
     return [
-        keep("one image, one head, six patches", tiny, 0.6),
+        keep("one image, one head, six patches", tiny, 0.6, public=True),
         keep("a batch", attention(B, H, rows * columns, mass), mass),
         keep("B = H = N: no axis can be told by its size", attention(5, 5, 5, 0.6), 0.6),
         pixels("one image, one head, 2 x 3 patches of 2 x 2 pixels", 1, 1, 2, 3, 2),

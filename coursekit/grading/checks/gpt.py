@@ -1,6 +1,6 @@
 """Checks of exercise 06: GPT's block and loss, drawing the next token, a cache, packed rows, and a model to fine-tune.
 
-The references are written in NumPy and plain Python; they share nothing with ``coursekit.nn``, ``coursekit.decode``,
+The references, whose options are places for mistakes, share nothing with ``coursekit.nn``, ``coursekit.decode``,
 ``coursekit.models.gpt`` and ``coursekit.data.packing``.
 
 Legend: B texts in a batch, T tokens, S tokens together with the earlier ones, V vocabulary size, D = d_model, H heads,
@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,34 +20,27 @@ from torch.nn import functional as F
 from coursekit.data.prompts import ANSWER, Prompted, as_ids
 from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.generate import generate
-from coursekit.grading.calls import Seed
-from coursekit.grading.checks.bert import judge_draws, log_p, number
-from coursekit.grading.checks.self_attention import (
-    ORDERS,
-    apart,
-    attention_reference,
-    scaled_scores,
-    scaled_weights,
-    thirds,
-    together,
-    viewed,
-)
-from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.checks.transformer import (
-    NORMS,
-    Arrays,
+from coursekit.grading.calls import Arrays, Seed
+from coursekit.grading.checks.common import (
+    VIEWED,
     in_pairs,
-    no_norm,
-    no_residual,
+    judge_draws,
     norm,
-    norm_of,
-    norm_of_branch,
+    number,
+    numbers,
     post_norm,
     pre_norm,
     random_weights,
+    scaled_by,
+    scaled_weights,
     silenced,
+    sizes,
+    thirds,
+    together,
+    viewed_thirds,
     wide,
 )
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.gpt import GPT
@@ -60,44 +52,45 @@ END = 0  # the token between texts, which also fills rows up: in the exercise as
 # --- causal attention, and the block around it ---------------------------------------------------------------
 
 
-def look_reference(query, key, value) -> np.ndarray:
+def earlier_ones(T: int, S: int) -> Tensor:
     """Each query, one of the last T of the S positions, sees its own position and those before it."""
-    query, key, value = (np.asarray(x, float) for x in (query, key, value))
-    T, S = query.shape[2], key.shape[2]
-    seen = np.array([[s - t <= S - T for s in range(S)] for t in range(T)])
-    heads = [attention_reference(query[:, h], key[:, h], value[:, h], seen)[0] for h in range(query.shape[1])]
-    return np.stack(heads, axis=1)
+    return torch.ones(T, S, dtype=torch.bool).tril(S - T)
 
 
-def gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+def look_reference(query, key, value, *, mask=earlier_ones, weigh=scaled_weights):
+    query, key, value = wide([query, key, value])
+    return weigh(query, key, mask(query.shape[2], key.shape[2])) @ value
 
 
-def attended_reference(x, earlier, n_heads: int, qkv, out) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What attention gives to ``x`` (B, T, D), and all keys and values; ``earlier`` are keys and values, or None."""
-    B, T, D = x.shape
-    parts = [np.zeros((B, n_heads, T, D // n_heads)) for _ in range(3)]
-    for i, part in enumerate(parts):
-        for h in range(n_heads):
-            rows = slice(i * D + h * (D // n_heads), i * D + (h + 1) * (D // n_heads))
-            part[:, h] = x @ qkv[0][rows].T + qkv[1][rows]
-    query, key, value = parts
-    if earlier is not None:
-        key, value = (np.concatenate(pair, axis=2) for pair in zip(earlier, (key, value), strict=True))
-    heads = look_reference(query, key, value)
-    joined = np.concatenate([heads[:, h] for h in range(n_heads)], axis=-1)
-    return joined @ out[0].T + out[1], key, value
+def block_reference(
+    x,
+    n_heads,
+    *weights,
+    look=look_reference,
+    wiring=pre_norm,
+    approximate="tanh",
+    cut=thirds,
+    normalise=norm,
+    parallel=False,
+):
+    """``parallel``: the feed-forward network reads what came into the block."""
+    x, *weights = wide([x, *weights])
+    norm_1, qkv, out, norm_2, up, down = in_pairs(weights)
+    before = normalise(x, *norm_2)
+
+    def attention(y: Tensor) -> Tensor:
+        return together(look(*cut(y @ qkv[0].T + qkv[1], n_heads))) @ out[0].T + out[1]
+
+    def network(y: Tensor) -> Tensor:
+        hidden = (before if parallel else y) @ up[0].T + up[1]
+        return F.gelu(hidden, approximate=approximate) @ down[0].T + down[1]
+
+    x = wiring(x, attention, lambda z: normalise(z, *norm_1))
+    return wiring(x, network, lambda z: normalise(z, *norm_2))
 
 
-def block_reference(x, n_heads, *weights) -> np.ndarray:
-    x = np.asarray(x, float)
-    norm_1, qkv, out, norm_2, up, down = in_pairs([np.asarray(w, float) for w in weights])
-    x = x + attended_reference(norm_of(x, *norm_1), None, n_heads, qkv, out)[0]
-    return x + gelu_tanh(norm_of(x, *norm_2) @ up[0].T + up[1]) @ down[0].T + down[1]
-
-
-def blocks_reference(task, *arguments):
-    return look_reference(*arguments) if task == "look_back" else block_reference(*arguments)
+def blocks_with(look=look_reference, **options):
+    return by_task(look_back=look, gpt_block=partial(block_reference, look=look, **options))
 
 
 def block_weights(D: int, d_ff: int, generator: torch.Generator, silent: Sequence[int] = ()) -> list[Tensor]:
@@ -141,157 +134,41 @@ def block_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def earlier_ones(T: int, S: int) -> Tensor:
-    return torch.ones(T, S, dtype=torch.bool).tril(S - T)
-
-
-def weighed(
-    mask: Callable[[int, int], Tensor] = earlier_ones,
-    weigh: Callable[[Tensor, Tensor, Tensor], Tensor] = scaled_weights,
-    factor: Callable[[int, int], float] = lambda H, Dh: 1.0,
-):
-    """Attention with another mask (T, S), other weights from it, or queries times a factor of H and Dh."""
-
-    def attention(query, key, value):
-        query, key, value = (x.double() for x in (query, key, value))
-        _, H, T, Dh = query.shape
-        weights = weigh(query * factor(H, Dh), key, mask(T, key.shape[2]))
-        return weights.nan_to_num(0) @ value
-
-    return attention
-
-
-TANH, LOOK = partial(F.gelu, approximate="tanh"), weighed()  # as they should be
-
-
-def tanh_network(x: Tensor, up, down, activation=TANH) -> Tensor:
-    return activation(x @ up[0].T + up[1]) @ down[0].T + down[1]
-
-
-def block_with(
-    look=LOOK,
-    wiring=(pre_norm, pre_norm),
-    network=tanh_network,
-    cut=thirds,
-    join=together,
-    last: Callable[[Tensor, tuple[Tensor, Tensor]], Tensor] = lambda joined, out: joined @ out[0].T + out[1],
-    norms=(0, 1),
-    backwards: bool = False,
-    parallel: bool = False,
-    **norm_options,
-):
-    """Both functions with something else in them."""
-
-    def mistake(task, *arguments):
-        if task == "look_back":
-            return look(*arguments)
-        x, n_heads, *weights = wide(arguments)
-        norm_1, qkv, out, norm_2, up, down = in_pairs(weights)
-        normalise = [lambda z, i=i: norm(z, *(norm_1, norm_2)[i], **norm_options) for i in norms]
-        branches = [
-            lambda y: last(join(look(*cut(y @ qkv[0].T + qkv[1], n_heads))), out),
-            lambda y: network(y, up, down),
-        ]
-        if parallel:
-            before = normalise[1](x)
-            branches[1] = lambda y: network(before, up, down)
-        for i in (1, 0) if backwards else (0, 1):
-            x = wiring[i](x, branches[i], normalise[i])
-        return x
-
-    return mistake
-
-
-def from_normed(x, branch, normalise):
-    return normalise(x) + branch(normalise(x))
-
-
-WIRING: dict[str, Callable[..., Tensor]] = {
-    "this is post-norm, as in 2017: GPT-2 takes the norm before the branch, x + branch(norm(x))": post_norm,
-    "the residual connections are forgotten: x + branch(norm(x))": no_residual,
-    "the layer norms are forgotten: x + branch(norm(x))": no_norm,
-    "the norm is taken of what the branch gives: it is taken of what goes into it, x + branch(norm(x))": norm_of_branch,
-    "the normalised x is added: x goes on as it came in, x + branch(norm(x))": from_normed,
-}
 LOOKS: dict[str, Callable[..., Tensor]] = {
     "the triangle starts at the top left: the queries are the last T of the S positions, so query t sees "
-    "positions 0 to t + S - T": weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()),
-    "no mask: a query sees what comes after it": weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool)),
-    "a query does not see its own position: it may": weighed(
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T - 1)
-    ),
-    "a query sees one position too many, the next one": weighed(
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T + 1)
-    ),
-    "the mask is upside down: a query sees itself and what comes after it": weighed(
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).triu(S - T)
-    ),
-    "the mask is upside down: a query sees only what comes after it": weighed(
-        lambda T, S: torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)
-    ),
-    "the scores are not divided by the square root of Dh": weighed(factor=lambda H, Dh: Dh**0.5),
-    "the scores are divided by the square root of D: a head's queries have only Dh entries": weighed(
-        factor=lambda H, Dh: H**-0.5
-    ),
-    "the scores are divided by Dh: by its square root": weighed(factor=lambda H, Dh: Dh**-0.5),
-    "masked after the softmax: the weights of a row no longer sum to 1": weighed(
-        weigh=lambda query, key, mask: scaled_weights(query, key, None) * mask
-    ),
-    "a masked score of 0 still gets weight, because exp(0) = 1: fill with -inf": weighed(
-        weigh=lambda query, key, mask: (scaled_scores(query, key, None) * mask).softmax(dim=-1)
-    ),
-    "the softmax runs over the queries: each query's weights, the last axis, sum to 1": weighed(
-        weigh=lambda query, key, mask: scaled_scores(query, key, mask).softmax(dim=-2)
-    ),
-}
-NETWORKS: dict[str, Callable[..., Tensor]] = {
-    "this is the exact gelu: GPT-2 computes it with tanh, F.gelu(x, approximate='tanh')": F.gelu,
-    "a relu where GPT has a gelu": F.relu,
-    "the gelu between the two linear layers is missing": lambda hidden: hidden,
+    "positions 0 to t + S - T": partial(look_reference, mask=lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()),
+    "no mask: a query sees what comes after it": partial(look_reference, mask=lambda T, S: None),
 }
 
 blocks = Part(
     "blocks",
     {"causal": 4, "last T of S": 4, "block": 7, "small numbers": 1},
     block_cases,
-    blocks_reference,
+    blocks_with(),
     {
-        **{words: block_with(look) for words, look in LOOKS.items()},
-        **{words: block_with(wiring=(wiring, wiring)) for words, wiring in WIRING.items()},
-        **{
-            words: block_with(network=partial(tanh_network, activation=activation))
-            for words, activation in NETWORKS.items()
-        },
-        "the feed-forward network reads what came into the block: it reads what the attention has left": block_with(
+        **{words: blocks_with(look) for words, look in LOOKS.items()},
+        "a query does not see its own position: it may": blocks_with(
+            partial(look_reference, mask=lambda T, S: earlier_ones(T, S).tril(S - T - 1))
+        ),
+        "the scores are not divided by the square root of Dh": blocks_with(
+            partial(look_reference, weigh=scaled_by(lambda query, key: 1))
+        ),
+        "this is post-norm, as in 2017: GPT-2 takes the norm before the branch, x + branch(norm(x))": blocks_with(
+            wiring=post_norm
+        ),
+        "the normalised x is added: x goes on as it came in, x + branch(norm(x))": blocks_with(
+            wiring=lambda x, branch, normalise: normalise(x) + branch(normalise(x))
+        ),
+        "this is the exact gelu: GPT-2 computes it with tanh, F.gelu(x, approximate='tanh')": blocks_with(
+            approximate="none"
+        ),
+        "the feed-forward network reads what came into the block: it reads what the attention has left": blocks_with(
             parallel=True
         ),
-        "the feed-forward network comes first: the attention does": block_with(backwards=True),
-        "one norm serves both branches: each has its own": block_with(norms=(0, 0)),
-        "the two norms have changed places": block_with(norms=(1, 0)),
-        "the attention's residual connection is forgotten: x + attention(norm_1(x))": block_with(
-            wiring=(no_residual, pre_norm)
+        VIEWED: blocks_with(cut=viewed_thirds),
+        "the variance of the layer norm divides by D - 1: it is D, as in nn.LayerNorm": blocks_with(
+            normalise=partial(norm, correction=1)
         ),
-        "the feed-forward network's residual connection is forgotten: h + network(norm_2(h))": block_with(
-            wiring=(pre_norm, no_residual)
-        ),
-        "the heads are cut by a view alone, which mixes positions and heads: make it (B, T, H, Dh) first, then swap "
-        "the axes T and H": block_with(cut=lambda qkv, H: [viewed(x, H) for x in qkv.chunk(3, dim=-1)]),
-        "the heads are joined without swapping the axes back, which mixes positions and heads: (B, H, T, Dh) becomes "
-        "(B, T, H, Dh), then (B, T, D)": block_with(join=lambda heads: heads.reshape(len(heads), heads.shape[2], -1)),
-        **{
-            f"the three parts of qkv are taken as {names}: they are query, key, value": block_with(
-                cut=partial(thirds, order=order)
-            )
-            for names, order in ORDERS.items()
-        },
-        "qkv is cut into heads first, and each head into three: cut it into query, key and value first": block_with(
-            cut=lambda qkv, H: apart(qkv, H).chunk(3, dim=-1)
-        ),
-        "there is only one head: cut D into H parts, and let each attend by itself": block_with(
-            cut=lambda qkv, H: thirds(qkv, 1)
-        ),
-        "the output projection is missing: apply out to the joined heads": block_with(last=lambda joined, out: joined),
-        **{words: block_with(**options) for words, options in NORMS.items()},
     },
 )
 
@@ -299,15 +176,21 @@ blocks = Part(
 # --- the loss of the next token ------------------------------------------------------------------------------
 
 
-def next_token_reference(logits, ids, real, learned) -> float:
-    logits, ids, real, learned = np.asarray(logits, float), *(np.asarray(x) for x in (ids, real, learned))
-    losses = [
-        -log_p(logits[b, t - 1])[ids[b, t]]
-        for b in range(len(ids))
-        for t in range(1, ids.shape[1])
-        if real[b, t - 1] and real[b, t] and learned[b, t]
-    ]
-    return sum(losses) / len(losses)
+def terms(logits: Tensor, ids: Tensor) -> Tensor:
+    """- ln p of ``ids`` (B, N) by ``logits`` (B, N, V)."""
+    return -logits.double().log_softmax(dim=-1).gather(-1, ids[..., None])[..., 0]
+
+
+def next_token_reference(
+    logits,
+    ids,
+    real,
+    learned,
+    *,
+    counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, 1:],
+    mean=lambda each, counted: each[counted].mean(),
+):
+    return mean(terms(logits[:, :-1], ids[:, 1:]), counts(ids, real, learned))
 
 
 def every(B: int, T: int) -> Tensor:
@@ -357,41 +240,6 @@ def next_token_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def terms(logits: Tensor, ids: Tensor, says: Callable[[Tensor], Tensor] = lambda x: x.log_softmax(dim=-1)) -> Tensor:
-    """- ln p of ``ids`` (B, N) by ``logits`` (B, N, V)."""
-    return -says(logits.double()).gather(-1, ids[..., None])[..., 0]
-
-
-def counted(ids: Tensor, real: Tensor, learned: Tensor) -> Tensor:
-    """(B, T - 1): at the reading place, of the token after it."""
-    return real[:, :-1] & real[:, 1:] & learned[:, 1:]
-
-
-def loss_with(
-    counts: Callable[[Tensor, Tensor, Tensor], Tensor] = counted,
-    mean: Callable[[Tensor, Tensor], Tensor] = lambda each, m: each[m].mean(),
-    **options,
-):
-    """The loss with other terms (B, T - 1) counted, or another mean of them."""
-
-    def mistake(logits, ids, real, learned):
-        return mean(terms(logits[:, :-1], ids[:, 1:], **options), counts(ids, real, learned))
-
-    return mistake
-
-
-def not_shifted(logits, ids, real, learned):
-    return terms(logits, ids)[real & learned].mean()
-
-
-def backwards(logits, ids, real, learned):
-    return terms(logits[:, 1:], ids[:, :-1])[real[:, 1:] & real[:, :-1] & learned[:, :-1]].mean()
-
-
-def two_on(logits, ids, real, learned):
-    return terms(logits[:, :-2], ids[:, 2:])[real[:, :-2] & real[:, 2:] & learned[:, 2:]].mean()
-
-
 def rolled(logits, ids, real, learned):
     """The last place predicts the first token."""
     counts = real & real.roll(-1, dims=1) & learned.roll(-1, dims=1)
@@ -405,68 +253,31 @@ next_token_loss = Part(
     next_token_reference,
     {
         "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
-        "just read": not_shifted,
-        "shifted the wrong way: the logits at place t are about the token at place t + 1, not t - 1": backwards,
-        "shifted by two: the logits at place t are about the token at place t + 1": two_on,
+        "just read": lambda logits, ids, real, learned: terms(logits, ids)[real & learned].mean(),
         "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
-        "the prompt is learned too: only tokens where learned is True are targets": loss_with(
-            lambda ids, real, learned: real[:, :-1] & real[:, 1:]
-        ),
         "learned is read one place too early: it is asked of the token that is predicted, not of the one before it": (
-            loss_with(lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1])
+            partial(
+                next_token_reference,
+                counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1],
+            )
         ),
-        "learned and real are not used: neither padding nor the prompt is to be learned": loss_with(
-            lambda ids, real, learned: torch.ones_like(real[:, 1:])
+        "the first token behind padding on the left counts: nothing that is real stands before it": partial(
+            next_token_reference, counts=lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
         ),
-        "padding is learned: real is not used": loss_with(lambda ids, real, learned: learned[:, 1:]),
-        "the first token behind padding on the left counts: nothing that is real stands before it": loss_with(
-            lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
+        "padding is told by its id: the end of a text has the same one, and it is a target": partial(
+            next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
         ),
-        "the padding behind a text is learned: real is asked of the place that reads, but not of the target": loss_with(
-            lambda ids, real, learned: real[:, :-1] & learned[:, 1:]
+        "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
+            next_token_reference, mean=lambda each, m: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
         ),
-        "padding is told by its id: the end of a text has the same one, and it is a target": loss_with(
-            lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
+        "the sum is divided by all places: divide by the number of targets that count": partial(
+            next_token_reference, mean=lambda each, m: (each * m).mean()
         ),
-        "the prompt is learned and the answer is not: learned is True at the targets": loss_with(
-            lambda ids, real, learned: real[:, :-1] & real[:, 1:] & ~learned[:, 1:]
-        ),
-        "this is the mean of the texts' means: every target counts the same, whatever text it is in": loss_with(
-            mean=lambda each, m: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
-        ),
-        "the sum is divided by all places: divide by the number of targets that count": loss_with(
-            mean=lambda each, m: (each * m).mean()
-        ),
-        "the sum is divided by B T: divide by the number of targets that count": loss_with(
-            mean=lambda each, m: (each * m).sum() / (len(each) * (each.shape[1] + 1))
-        ),
-        "this is the sum: divide by the number of targets that count": loss_with(mean=lambda each, m: each[m].sum()),
-        "the sign is wrong: log-probabilities are negative, the loss is not": loss_with(
-            mean=lambda each, m: -each[m].mean()
-        ),
-        "this is in bits: use the natural logarithm": loss_with(mean=lambda each, m: each[m].mean() / np.log(2)),
-        "the softmax runs over the wrong axis: the probabilities of the V tokens, the last axis, sum to 1": loss_with(
-            says=lambda logits: logits.log_softmax(dim=1)
-        ),
-        "the logits are taken for log-probabilities: log_softmax makes them so": loss_with(says=lambda logits: logits),
     },
 )
 
 
 # --- which tokens may come -----------------------------------------------------------------------------------
-
-
-def kept_reference(logits, k, p) -> np.ndarray:
-    result = np.zeros(logits.shape, bool)
-    for place in np.ndindex(tuple(logits.shape[:-1])):
-        chances = np.exp(log_p(np.asarray(logits, float)[place]))
-        order = sorted(range(len(chances)), key=lambda token: -chances[token])[:k]
-        total, reached = sum(chances[order]), 0.0
-        for token in order:
-            if p is None or reached < p * total:
-                result[place][token] = True
-            reached += chances[token]
-    return result
 
 
 def largest(logits: Tensor, k: int) -> Tensor:
@@ -484,19 +295,11 @@ def nucleus(logits: Tensor, p: float, inside=before_it, descending: bool = True)
     return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, inside(ordered, p))
 
 
-def kept_with(
-    of_k: Callable[[Tensor, int], Tensor] = largest,
-    of_p: Callable[[Tensor, float], Tensor] = nucleus,
-    one_by_one: bool = True,
-):
-    """Another choice of what is kept; with ``one_by_one`` top-p looks at what top-k has left."""
-
-    def mistake(logits, k, p):
-        kept = torch.ones_like(logits, dtype=torch.bool) if k is None else of_k(logits, k)
-        left = logits.masked_fill(~kept, -torch.inf) if one_by_one else logits
-        return kept if p is None else kept & of_p(left, p)
-
-    return mistake
+def kept_reference(logits, k, p, *, of_k=largest, of_p=nucleus, one_by_one=True):
+    """With ``one_by_one`` top-p looks at what top-k has left."""
+    kept = torch.ones_like(logits, dtype=torch.bool) if k is None else of_k(logits, k)
+    left = logits.masked_fill(~kept, -torch.inf) if one_by_one else logits
+    return kept if p is None else kept & of_p(left, p)
 
 
 def dropped(ordered: Tensor, p: float) -> Tensor:
@@ -520,22 +323,19 @@ def at_least_p(logits: Tensor, p: float) -> Tensor:
     return (logits.softmax(dim=-1) >= p) | largest(logits, 1)
 
 
-def first_row(choose: Callable[[Tensor, Any], Tensor]):
-    return lambda logits, limit: choose(logits.reshape(-1, logits.shape[-1])[0], limit).expand_as(logits)
-
-
-TOP_K_THEN_TOP_P = kept_with()
 MAY = {
-    "dropped": kept_with(of_p=partial(nucleus, inside=dropped)),
-    "dropped, one left": kept_with(of_p=lambda logits, p: nucleus(logits, p, dropped) | largest(logits, 1)),
-    "one more": kept_with(of_p=partial(nucleus, inside=one_more)),
-    "by id": kept_with(of_p=by_id),
-    "from the smallest": kept_with(of_p=partial(nucleus, descending=False)),
-    "not undone": kept_with(of_p=not_undone),
-    "at least p": kept_with(of_p=at_least_p),
-    "of all": kept_with(one_by_one=False),
-    "p alone": lambda logits, k, p: TOP_K_THEN_TOP_P(logits, k if p is None else None, p),
-    "k alone": lambda logits, k, p: TOP_K_THEN_TOP_P(logits, k, p if k is None else None),
+    "dropped": partial(kept_reference, of_p=partial(nucleus, inside=dropped)),
+    "dropped, one left": partial(
+        kept_reference, of_p=lambda logits, p: nucleus(logits, p, dropped) | largest(logits, 1)
+    ),
+    "one more": partial(kept_reference, of_p=partial(nucleus, inside=one_more)),
+    "by id": partial(kept_reference, of_p=by_id),
+    "from the smallest": partial(kept_reference, of_p=partial(nucleus, descending=False)),
+    "not undone": partial(kept_reference, of_p=not_undone),
+    "at least p": partial(kept_reference, of_p=at_least_p),
+    "of all": partial(kept_reference, one_by_one=False),
+    "p alone": lambda logits, k, p: kept_reference(logits, k if p is None else None, p),
+    "k alone": lambda logits, k, p: kept_reference(logits, k, p if k is None else None),
 }
 
 
@@ -545,7 +345,7 @@ def unlike(V: int, rows: tuple[int, ...], k, p, mistakes: Sequence[str], generat
     for _ in range(int(np.prod(rows))):
         while True:
             logits = numbers(V, generator=generator, scale=1.3)
-            right = TOP_K_THEN_TOP_P(logits, k, p)
+            right = kept_reference(logits, k, p)
             near = logits.sort().values.diff().min() < 0.02  # no two that are nearly as likely
             if p is not None and not near:
                 left = logits if k is None else logits.masked_fill(~largest(logits, k), -torch.inf)
@@ -569,18 +369,18 @@ def kept_cases(generator: torch.Generator) -> list[Case]:
     sure = torch.tensor([0.1, 0.7, 0.15, 0.05]).log()
     small = unlike(V, (1,), k, None, [], generator)
 
-    def case(aspect, about, logits, k, p):
-        return Case(aspect, f"{about}, k = {k}, p = {p}", (logits, k, p))
+    def case(aspect, about, logits, k, p, **more):
+        return Case(aspect, f"{about}, k = {k}, p = {p}", (logits, k, p), **more)
 
     return [
         case("top-k", "one row", small, 1, None),
         case("top-k", "one row", small, k, None),
         case("top-k", "a batch", unlike(V, (B,), k, None, [], generator), k, None),
         case("top-k", "one row, neither k nor p", small, None, None),
-        case("top-p", "probabilities 6, 8, 28, 32 and 26 %", unsure, None, 0.65),
+        case("top-p", "probabilities 6, 8, 28, 32 and 26 %", unsure, None, 0.65, public=True),
         case("top-p", "a batch", unlike(V, (B,), None, p, NUCLEI, generator), None, p),
-        case("top-p", "one row that is sure: probabilities 10, 70, 15 and 5 %", sure[None], None, 0.6),
-        case("both", "probabilities 40, 30, 20 and 10 %", four, 2, 0.55),
+        case("top-p", "one row that is sure: probabilities 10, 70, 15 and 5 %", sure[None], None, 0.6, public=True),
+        case("both", "probabilities 40, 30, 20 and 10 %", four, 2, 0.55, public=True),
         case("both", "a batch", unlike(V, (B,), 4, 0.7, both, generator), 4, 0.7),
         case("any shape", "logits (V,)", unlike(V, (1,), None, p, ["dropped"], generator)[0], None, p),
         case("any shape", "logits (B, T, V)", unlike(V, (B, T), 5, 0.8, ["of all"], generator), 5, 0.8),
@@ -600,34 +400,13 @@ may_come = Part(
         "with k and p top-p looks at the probabilities before top-k: those of the k tokens add up to 1 again": (
             MAY["of all"]
         ),
-        "one token too many is kept: the nucleus ends with the token that reaches p": MAY["one more"],
         "the probabilities are added up in the order of the ids: the largest comes first": MAY["by id"],
         "the probabilities are added up from the smallest: begin with the largest": MAY["from the smallest"],
         "the kept places are places in the sorted order: each must find back to its own id (scatter)": (
             MAY["not undone"]
         ),
         "this keeps the tokens whose own probability is at least p: together they are to reach p": MAY["at least p"],
-        "with k and p only p is used: top-p chooses among what top-k has left": MAY["p alone"],
-        "with k and p only k is used: top-p chooses among what top-k has left": MAY["k alone"],
-        "this is True at the tokens that are left out: True = may come": lambda logits, k, p: (
-            ~TOP_K_THEN_TOP_P(logits, k, p)
-        ),
-        "the nucleus has at least 1 - p: it is to have p": kept_with(of_p=lambda logits, p: nucleus(logits, 1 - p)),
-        "the k-th token is left out: k are kept": kept_with(
-            of_k=lambda logits, k: largest(logits, k) & (logits > logits.topk(k).values[..., -1:])
-        ),
-        "k + 1 tokens are kept": kept_with(of_k=lambda logits, k: largest(logits, k + 1)),
-        "the k smallest are kept: it is the k largest": kept_with(of_k=lambda logits, k: largest(-logits, k)),
-        "the first k ids are kept: it is the k largest logits": kept_with(
-            of_k=lambda logits, k: (torch.arange(logits.shape[-1]) < k).expand_as(logits)
-        ),
-        "all rows keep the tokens of the first one: each has its own": kept_with(
-            first_row(largest), first_row(nucleus)
-        ),
-        "the largest of the whole batch are kept: it is k in each row": kept_with(
-            of_k=lambda logits, k: largest(logits.flatten(), k).view_as(logits)
-        ),
-        "nothing is left out": lambda logits, k, p: torch.ones_like(logits, dtype=torch.bool),
+        "k + 1 tokens are kept": partial(kept_reference, of_k=lambda logits, k: largest(logits, k + 1)),
     },
 )
 
@@ -637,14 +416,14 @@ may_come = Part(
 DRAWS = 4000  # rows of each of two kinds: their shares are known to within 0.05, six standard deviations
 
 
-def chances(logits: Tensor, temperature: float, k: int | None, p: float | None, kept=TOP_K_THEN_TOP_P) -> Tensor:
+def chances(logits: Tensor, temperature: float, k: int | None, p: float | None, kept=kept_reference) -> Tensor:
     """Probabilities (V,) of one row."""
     logits = logits.double() / temperature
     return logits.masked_fill(~kept(logits, k, p), -torch.inf).softmax(dim=-1)
 
 
 def kept_before(logits: Tensor, temperature: float, k: int | None, p: float | None) -> Tensor:
-    kept = TOP_K_THEN_TOP_P(logits.double(), k, p)
+    kept = kept_reference(logits.double(), k, p)
     return (logits.double() / temperature).masked_fill(~kept, -torch.inf).softmax(dim=-1)
 
 
@@ -809,14 +588,30 @@ draw_token = Part(
 # --- one step with a cache -----------------------------------------------------------------------------------
 
 
-def step_reference(ids, keys, values, n_heads, tokens, positions, *weights):
-    tokens, positions = np.asarray(tokens, float), np.asarray(positions, float)
-    qkv, out = in_pairs([np.asarray(w, float) for w in weights])
-    earlier = None if keys is None else tuple(np.asarray(x, float) for x in (keys, values))
-    start = 0 if keys is None else keys.shape[2]
-    x = np.stack([[tokens[i] + positions[start + t] for t, i in enumerate(row)] for row in np.asarray(ids)])
-    y, keys, values = attended_reference(x, earlier, n_heads, qkv, out)
-    return x + y, keys, values
+def append(old: Tensor | None, new: Tensor) -> Tensor:
+    return new if old is None else torch.cat([old, new], dim=2)
+
+
+def step_reference(
+    ids,
+    keys,
+    values,
+    n_heads,
+    tokens,
+    positions,
+    *weights,
+    place=lambda S, T: torch.arange(S, S + T),
+    join=append,
+    kept=None,
+    look=look_reference,
+):
+    """``place``: positions of T tokens after S; ``join``: old and new for the attention, ``kept`` for the result."""
+    keys, values, tokens, positions, *weights = wide([keys, values, tokens, positions, *weights])
+    qkv, out = in_pairs(weights)
+    x = tokens[ids] + positions[place(0 if keys is None else keys.shape[2], ids.shape[1])]
+    query, *new = thirds(x @ qkv[0].T + qkv[1], n_heads)
+    seen, returned = ([f(*pair) for pair in zip((keys, values), new)] for f in (join, kept or join))
+    return x + together(look(query, *seen)) @ out[0].T + out[1], *returned
 
 
 def step_cases(generator: torch.Generator) -> list[Case]:
@@ -856,37 +651,6 @@ def step_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-Pair = tuple[Tensor, Tensor]
-
-
-def step_with(
-    place: Callable[[int, int], Any] = lambda S, T: torch.arange(S, S + T),
-    join_: Callable[[Tensor, Tensor], Tensor] = lambda old, new: torch.cat([old, new], dim=2),
-    kept: Callable[[Tensor, Tensor], Tensor] | None = None,
-    look=LOOK,
-    cut=thirds,
-    back=together,
-    residual: bool = True,
-    last: Callable[[Tensor, Pair], Tensor] = lambda joined, out: joined @ out[0].T + out[1],
-):
-    """The step with other positions, given S cached and T new tokens; with another way to put old and new together, for
-    the attention and for what is returned (``kept``)."""
-
-    def mistake(ids, keys, values, n_heads, tokens, positions, *weights):
-        tokens, positions, *weights = wide([tokens, positions, *weights])
-        qkv, out = in_pairs(weights)
-        S, T = 0 if keys is None else keys.shape[2], ids.shape[1]
-        x = tokens[ids] + positions[place(S, T)]
-        query, *new = cut(x @ qkv[0].T + qkv[1], n_heads)
-        old = [torch.zeros_like(n)[:, :, :0] if o is None else o.double() for o, n in zip((keys, values), new)]
-        seen = [join_(o, n) for o, n in zip(old, new, strict=True)]
-        returned = [(kept or join_)(o, n) for o, n in zip(old, new, strict=True)]
-        y = last(back(look(query, *seen)), out)
-        return (x + y if residual else y), *returned
-
-    return mistake
-
-
 cached_step = Part(
     "cached_step",
     {"one token": 4, "position": 4, "cache": 3, "several tokens": 3},
@@ -894,58 +658,23 @@ cached_step = Part(
     step_reference,
     {
         "the position is one too small: with S tokens in the cache the next one stands at place S, counted from 0": (
-            step_with(lambda S, T: torch.arange(S - 1, S - 1 + T))
+            partial(step_reference, place=lambda S, T: torch.arange(S - 1, S - 1 + T))
         ),
         "the position is one too large: with S tokens in the cache the next one stands at place S, counted from 0": (
-            step_with(lambda S, T: torch.arange(S + 1, S + 1 + T))
+            partial(step_reference, place=lambda S, T: torch.arange(S + 1, S + 1 + T))
         ),
-        "the positions start at 0 again: the cached tokens stand before the new ones": step_with(
-            lambda S, T: torch.arange(T)
+        "the positions start at 0 again: the cached tokens stand before the new ones": partial(
+            step_reference, place=lambda S, T: torch.arange(T)
         ),
-        "all new tokens have the same position: each has its own, S, S + 1, …": step_with(
-            lambda S, T: torch.full((T,), S)
+        **{words: partial(step_reference, look=look) for words, look in LOOKS.items()},
+        "only the new keys and values are returned: the next step needs all of them": partial(
+            step_reference, kept=lambda old, new: new
         ),
-        "the last new token has the position S: S is that of the first": step_with(
-            lambda S, T: torch.arange(S - T + 1, S + 1)
+        "the cache is returned as it came: the new keys and values belong to it": partial(
+            step_reference, kept=lambda old, new: new if old is None else old
         ),
-        "the positions are not added: x = tokens + positions": lambda *arguments: step_with()(
-            *arguments[:5], torch.zeros_like(arguments[5]), *arguments[6:]
-        ),
-        **{words: step_with(look=look) for words, look in LOOKS.items()},
-        "only the new keys and values are returned: the next step needs all of them": step_with(
-            kept=lambda old, new: new
-        ),
-        "the cache is returned as it came: the new keys and values belong to it": step_with(
-            kept=lambda old, new: old if old.shape[2] else new
-        ),
-        "the new tokens do not see themselves, only what is cached: append first, then attend": step_with(
-            join_=lambda old, new: old if old.shape[2] else new,
-            kept=lambda old, new: torch.cat([old, new], dim=2),
-            look=weighed(lambda T, S: torch.ones(T, S, dtype=torch.bool)),
-        ),
-        "the new tokens do not see what is cached": step_with(
-            join_=lambda old, new: new, kept=lambda old, new: torch.cat([old, new], dim=2)
-        ),
-        "the new tokens see only themselves, and only they are returned: append them to the cache": step_with(
-            join_=lambda old, new: new
-        ),
-        "the new keys and values stand before the cached ones: append them": step_with(
-            join_=lambda old, new: torch.cat([new, old], dim=2)
-        ),
-        "the residual connection is forgotten: y = x + attention(x)": step_with(residual=False),
-        "the output projection is missing: apply out to the joined heads": step_with(last=lambda joined, out: joined),
-        "the heads are cut by a view alone, which mixes positions and heads: make it (B, T, H, Dh) first, then swap "
-        "the axes T and H": step_with(cut=lambda qkv, H: [viewed(x, H) for x in qkv.chunk(3, dim=-1)]),
-        "the heads are joined without swapping the axes back, which mixes positions and heads: (B, H, T, Dh) becomes "
-        "(B, T, H, Dh), then (B, T, D)": step_with(back=lambda heads: heads.reshape(len(heads), heads.shape[2], -1)),
-        **{
-            f"the three parts of qkv are taken as {names}: they are query, key, value": step_with(
-                cut=partial(thirds, order=order)
-            )
-            for names, order in ORDERS.items()
-        },
-        "qkv is cut into heads first, and each head into three: cut it into query, key and value first": step_with(
-            cut=lambda qkv, H: apart(qkv, H).chunk(3, dim=-1)
+        "the new keys and values stand before the cached ones: append them": partial(
+            step_reference, join=lambda old, new: new if old is None else torch.cat([new, old], dim=2)
         ),
     },
     result="run_cached_step",
@@ -955,12 +684,26 @@ cached_step = Part(
 # --- rows of documents ---------------------------------------------------------------------------------------
 
 
-def pack_reference(documents, length, end_id) -> tuple[np.ndarray, np.ndarray]:
-    stream = [end_id]
-    for document in documents:
-        stream += [*document, end_id]
-    starts = [start for start in range(0, len(stream), length) if start + length < len(stream)]
-    return tuple(np.array([stream[at + shift : at + shift + length] for at in starts]) for shift in (0, 1))
+def ends_around(documents: Sequence[list[int]], end_id: int) -> list[int]:
+    return [end_id, *(i for document in documents for i in (*document, end_id))]
+
+
+def pack_reference(
+    documents,
+    length,
+    end_id,
+    *,
+    stream=ends_around,
+    stride=0,
+    fill=False,
+    targets=lambda rows: rows[:, 1:],
+):
+    """``stride``: how much farther than length tokens the next row begins; ``fill``: the last row is filled up."""
+    found, step = stream(documents, end_id), length + stride
+    if fill:
+        found += [end_id] * (-(len(found) - length - 1) % step)
+    rows = np.array([found[at : at + length + 1] for at in range(0, len(found) - length, step)])
+    return rows[:, :-1], targets(rows)
 
 
 def pack_cases(generator: torch.Generator) -> list[Case]:
@@ -989,36 +732,10 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def ends_around(documents: Sequence[list[int]], end_id: int) -> list[int]:
-    return [end_id, *(i for document in documents for i in (*document, end_id))]
-
-
-def packed_with(
-    stream: Callable[[Sequence[list[int]], int], list[int]] = ends_around,
-    stride: Callable[[int], int] = lambda length: length,
-    width: Callable[[int], int] = lambda length: length + 1,
-    fill: bool = False,
-    cut: Callable[[np.ndarray, int], tuple[Any, Any]] = lambda rows, length: (rows[:, :-1], rows[:, 1:]),
-    drop: int = 0,
-):
-    """Rows of another stream, cut at other places; ``fill`` keeps the last one, ``drop`` leaves out full ones."""
-
-    def mistake(documents, length, end_id):
-        found, step, n = stream(documents, end_id), stride(length), width(length)
-        if fill and (len(found) - n) % step:
-            found = found + [end_id] * (step - (len(found) - n) % step)
-        rows = [found[at : at + n] for at in range(0, len(found) - n + 1, step)]
-        return cut(np.array(rows[: len(rows) - drop]), length)
-
-    return mistake
-
-
 def each_by_itself(documents, length, end_id):
     """No text goes on in the next row."""
-    rows = [row for d in documents for row in [[end_id, *d, end_id]]]
-    rows = [row[at : at + length + 1] for row in rows for at in range(0, len(row) - 1, length)]
-    rows = np.array([row + [end_id] * (length + 1 - len(row)) for row in rows])
-    return rows[:, :-1], rows[:, 1:]
+    found = [pack_reference([document], length, end_id, fill=True) for document in documents]
+    return tuple(np.concatenate(part) for part in zip(*found))
 
 
 pack_rows = Part(
@@ -1027,50 +744,30 @@ pack_rows = Part(
     pack_cases,
     pack_reference,
     {
-        "there is no end before the first document: the stream begins with end_id": packed_with(
-            lambda documents, end_id: ends_around(documents, end_id)[1:]
+        "there is no end before the first document: the stream begins with end_id": partial(
+            pack_reference, stream=lambda documents, end_id: ends_around(documents, end_id)[1:]
         ),
         "a last row that just fits is missing: is end_id behind the last document too, and does your row take "
-        "length + 1 tokens?": packed_with(lambda documents, end_id: ends_around(documents, end_id)[:-1]),
-        "end_id stands only between the documents: it comes before the first and behind the last too": packed_with(
-            lambda documents, end_id: ends_around(documents, end_id)[1:-1]
+        "length + 1 tokens?": partial(
+            pack_reference, stream=lambda documents, end_id: ends_around(documents, end_id)[:-1]
         ),
-        "two ends stand between documents: one does": packed_with(
-            lambda documents, end_id: [i for document in documents for i in (end_id, *document, end_id)]
+        "there are no ends: end_id stands before, between and behind the documents": partial(
+            pack_reference, stream=lambda documents, end_id: [i for document in documents for i in document]
         ),
-        "there are no ends: end_id stands before, between and behind the documents": packed_with(
-            lambda documents, end_id: [i for document in documents for i in document]
+        "the rows share no token: the last target of a row is the first input of the next": partial(
+            pack_reference, stride=1
         ),
-        "the rows share no token: the last target of a row is the first input of the next": packed_with(
-            stride=lambda length: length + 1
-        ),
-        "the rows overlap too much: the next one begins length tokens further on": packed_with(
-            stride=lambda length: max(1, length - 1)
-        ),
-        "a row begins at every token: the next one begins length tokens further on": packed_with(
-            stride=lambda length: 1
-        ),
-        "the rest is filled up: what fills no row is dropped": packed_with(fill=True),
-        "the last row is missing: only what fills no row is dropped": packed_with(drop=1),
+        "the rest is filled up: what fills no row is dropped": partial(pack_reference, fill=True),
         "each document has rows of its own: they stand one behind the other, wherever a row ends": each_by_itself,
-        "the targets are the inputs: the target is the token that follows": packed_with(
-            cut=lambda rows, length: (rows[:, :-1], rows[:, :-1])
+        "the targets are the inputs: the target is the token that follows": partial(
+            pack_reference, targets=lambda rows: rows[:, :-1]
         ),
-        "the last target of a row is its first input, as roll does it: it is the first input of the next row": (
-            packed_with(cut=lambda rows, length: (rows[:, :-1], np.roll(rows[:, :-1], -1, axis=1)))
+        "the last target of a row is its first input, as roll does it: it is the first input of the next row": partial(
+            pack_reference, targets=lambda rows: np.roll(rows[:, :-1], -1, axis=1)
         ),
-        "the last target of a row is end_id: it is the first input of the next row": lambda documents, length, end_id: (
-            packed_with(
-                cut=lambda rows, length: (
-                    rows[:, :-1],
-                    np.concatenate([rows[:, 1:-1], np.full((len(rows), 1), end_id)], axis=1),
-                )
-            )(documents, length, end_id)
-        ),
-        "inputs and targets have changed places": packed_with(cut=lambda rows, length: (rows[:, 1:], rows[:, :-1])),
-        "the rows have length - 1 tokens: length inputs and length targets": packed_with(width=lambda length: length),
     },
 )
+
 
 # --- a model to fine-tune ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Checks of exercise 02: scores, masked softmax, one decoding step, the data, a trained model.
 
-The references are written in NumPy, one number at a time, and share nothing with ``coursekit.nn``.
+The references share nothing with ``coursekit.nn``; their options are places for mistakes.
 
 Legend: B sequences, S source positions, D size of a query, K size of a key.
 """
@@ -10,44 +10,32 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from coursekit.data.reversal import reversal
 from coursekit.grading.calls import Seed
+from coursekit.grading.checks.common import (
+    SOFTMAXES,
+    equally_likely,
+    judge_zeros,
+    numbers,
+    sizes,
+    softmax_cases,
+    softmax_reference,
+    some_allowed,
+    wide,
+)
+from coursekit.grading.mistakes import given
 from coursekit.grading.parts import Case, Part, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
-
-
-def numbers(*shape: int, generator: torch.Generator, scale: float = 1.0) -> torch.Tensor:
-    return scale * torch.randn(shape, generator=generator)
-
-
-def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """One row of scores, the reference way; weights 0 where not allowed."""
-    weights = np.zeros(len(scores))
-    highest = max(s for s, ok in zip(scores, allowed) if ok)
-    for i in range(len(scores)):
-        if allowed[i]:
-            weights[i] = np.exp(float(scores[i]) - float(highest))
-    return weights / weights.sum()
-
 
 # --- scores --------------------------------------------------------------------------------------------
 
 
 def luong_reference(query, keys, W=None):
-    query, keys = np.asarray(query, float), np.asarray(keys, float)
-    scores = np.zeros(keys.shape[:2])
-    for b in range(keys.shape[0]):
-        for s in range(keys.shape[1]):
-            key = keys[b, s] if W is None else np.asarray(W, float) @ keys[b, s]
-            scores[b, s] = sum(q * k for q, k in zip(query[b], key))
-    return scores
-
-
-def sizes(generator: torch.Generator, number: int, least: int = 3, most: int = 6) -> list[int]:
-    """Different sizes, so that no axis can be taken for another."""
-    return (least + torch.randperm(most - least + 1, generator=generator)[:number]).tolist()
+    query, keys, W = wide([query, keys, W])
+    return (query[:, None] * (keys if W is None else keys @ W.T)).sum(dim=-1)
 
 
 def luong_cases(generator: torch.Generator) -> list[Case]:
@@ -62,13 +50,8 @@ def luong_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def row_softmax(scores: np.ndarray) -> np.ndarray:
-    return np.stack([softmax(row, np.ones(len(row), bool)) for row in scores])
-
-
 def cosine(query, keys, W=None):
-    keys = keys if W is None else keys @ W.T
-    return luong_reference(query / query.norm(dim=-1, keepdim=True), keys / keys.norm(dim=-1, keepdim=True))
+    return luong_reference(F.normalize(query, dim=-1), F.normalize(keys if W is None else keys @ W.T, dim=-1))
 
 
 luong_score = Part(
@@ -78,31 +61,17 @@ luong_score = Part(
     luong_reference,
     {
         "divided by the square root of D: that belongs to the Transformer, Luong's scores are not scaled": (
-            lambda query, keys, W=None: luong_reference(query, keys, W) / query.shape[-1] ** 0.5
+            given(luong_reference, query=lambda query: query / query.shape[-1] ** 0.5)
         ),
-        "these are weights already: return the scores, the softmax comes later": (
-            lambda query, keys, W=None: row_softmax(luong_reference(query, keys, W))
-        ),
-        "a mean over the entries: the dot product is their sum": (
-            lambda query, keys, W=None: luong_reference(query, keys, W) / query.shape[-1]
-        ),
-        "W is transposed: the formula is q · (W k), so W multiplies the key": (
-            lambda query, keys, W=None: luong_reference(query, keys, W.T)
-        ),
-        "W is not used": lambda query, keys, W=None: luong_reference(query, keys),
+        "W is not used": given(luong_reference, W=lambda W: None),
         "the vectors are scaled to length 1: that is the cosine, not the dot product": cosine,
     },
 )
 
 
-def additive_reference(query, keys, W, U, v):
-    query, keys, W, U, v = (np.asarray(x, float) for x in (query, keys, W, U, v))
-    scores = np.zeros(keys.shape[:2])
-    for b in range(keys.shape[0]):
-        for s in range(keys.shape[1]):
-            hidden = np.tanh(W @ query[b] + U @ keys[b, s])
-            scores[b, s] = (v * hidden).sum()
-    return scores
+def additive_reference(query, keys, W, U, v, *, hidden=lambda q, k: torch.tanh(q + k)):
+    query, keys, W, U, v = wide([query, keys, W, U, v])
+    return hidden((query @ W.T)[:, None], keys @ U.T) @ v
 
 
 def additive_cases(generator: torch.Generator) -> list[Case]:
@@ -120,137 +89,39 @@ def additive_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def additive_with(hidden, last=lambda scores: scores):
-    """The additive score with another inner function of W q and U k, and something done to the scores."""
-
-    def mistake(query, keys, W, U, v):
-        query, keys, W, U, v = (np.asarray(x, float) for x in (query, keys, W, U, v))
-        return last(hidden((query @ W.T)[:, None], keys @ U.T) @ v)
-
-    return mistake
-
-
-def swapped(query, keys, W, U, v):
-    return additive_reference(query, keys, U, W, v)
-
-
-def query_meets_position(query, keys, W, U, v):
-    """Query b meets position b."""
-    query, keys, W, U, v = (np.asarray(x, float) for x in (query, keys, W, U, v))
-    return np.tanh((query @ W.T)[None] + keys @ U.T) @ v
-
-
 additive_score = Part(
     "additive_score",
     {"formula": 6, "batch": 4},
     additive_cases,
     additive_reference,
     {
-        "the tanh is missing": additive_with(lambda q, k: q + k),
-        "tanh is taken of each part: take it once, of the sum W q + U k": additive_with(
-            lambda q, k: np.tanh(q) + np.tanh(k)
+        "the tanh is missing": partial(additive_reference, hidden=torch.add),
+        "tanh is taken of each part: take it once, of the sum W q + U k": partial(
+            additive_reference, hidden=lambda q, k: q.tanh() + k.tanh()
         ),
-        "a relu where the formula has tanh": additive_with(lambda q, k: np.maximum(q + k, 0)),
-        "v is not used: multiply by it before you add up": (
-            lambda query, keys, W, U, v: additive_reference(query, keys, W, U, np.ones(len(v)))
+        "a relu where the formula has tanh": partial(additive_reference, hidden=lambda q, k: (q + k).relu()),
+        "query number b met position number b: give the query an axis for the positions": partial(
+            additive_reference, hidden=lambda q, k: torch.tanh(q.transpose(0, 1) + k)
         ),
-        "tanh comes last here: it belongs inside, before v": additive_with(lambda q, k: q + k, np.tanh),
-        "these are weights already: return the scores, the softmax comes later": additive_with(
-            lambda q, k: np.tanh(q + k), row_softmax
-        ),
-        "W and U are swapped: W belongs to the query, U to the keys": swapped,
-        "W is transposed: the entries of W q are query @ W.T": (
-            lambda query, keys, W, U, v: additive_reference(query, keys, W.T, U, v)
-        ),
-        "U is transposed: the entries of U k are keys @ U.T": (
-            lambda query, keys, W, U, v: additive_reference(query, keys, W, U.T, v)
-        ),
-        "query number b met position number b: give the query an axis for the positions": query_meets_position,
     },
 )
 
 
 # --- masked softmax ------------------------------------------------------------------------------------
 
-
-def softmax_reference(scores, mask):
-    scores, mask = np.asarray(scores), np.broadcast_to(np.asarray(mask), np.asarray(scores).shape)
-    rows = [softmax(s, m) for s, m in zip(scores.reshape(-1, scores.shape[-1]), mask.reshape(-1, scores.shape[-1]))]
-    return np.stack(rows).reshape(scores.shape)
-
-
-def some_allowed(*shape: int, generator: torch.Generator) -> torch.Tensor:
-    """A mask with at least two True and one False in each row (of at least three)."""
-    order = torch.rand(shape, generator=generator).argsort(dim=-1)
-    kept = torch.randint(2, shape[-1], (*shape[:-1], 1), generator=generator)
-    return order < kept
-
-
-def softmax_cases(generator: torch.Generator) -> list[Case]:
-    draw, allow = partial(numbers, generator=generator), partial(some_allowed, generator=generator)
-    B, T, S = sizes(generator, 3)
-    everything = partial(torch.ones, dtype=torch.bool)
-    highest_masked = torch.tensor([[1000.0, 0.0, 1.0], [2.0, 1000.0, 0.0]])
-    low = torch.tensor([[-1e10, -2e10, -2e10], [-3e10, -1e10, -3e10]])
-    allowed = torch.tensor([[False, True, True], [True, False, True]])
-    return [
-        Case("softmax", "nothing is masked", (draw(B, S), everything(B, S))),
-        Case("softmax", "nothing is masked, as many rows as columns", (draw(4, 4), everything(4, 4))),
-        Case("mask", "some positions are masked", (draw(B, S), allow(B, S))),
-        Case("mask", "scores (B, T, S), mask (B, 1, S)", (draw(B, T, S, scale=2), allow(B, 1, S))),
-        Case("mask", "all scores are negative", (-5 - draw(B, S).abs(), allow(B, S))),
-        Case("large scores", "scores around 1,000", (1000 + draw(B, S), allow(B, S))),
-        Case("large scores", "the highest score is masked", (highest_masked + draw(2, 3), allowed)),
-        Case("large scores", "scores below -10,000,000,000", (low, allowed)),
-    ]
-
-
-def weights_with(change):
-    """A softmax of ``change(scores, mask)`` over the last axis, without a mask."""
-
-    def mistake(scores, mask):
-        return torch.softmax(change(scores, mask.expand_as(scores)), dim=-1)
-
-    return mistake
-
-
-def quotient(e, mask):
-    e = e * mask
-    return e / e.sum(dim=-1, keepdim=True)
-
-
-def judge_zeros(case: Case, answers) -> str | None:
-    scores, mask = case.arguments
-    if (answers[-1]["value"][~mask.expand_as(scores).numpy()] != 0).any():
-        return "a masked position has a small weight: it must be exactly 0"
-    return None
-
-
 masked_softmax = Part(
     "masked_softmax",
     {"softmax": 4, "mask": 7, "large scores": 4},
-    softmax_cases,
+    partial(softmax_cases, extreme="large scores"),
     softmax_reference,
     {
-        "masked positions get weight where all scores are low: fill with -inf, not with a large number": weights_with(
-            lambda s, m: s.masked_fill(~m, -1e9)
+        "masked positions get weight where all scores are low: fill with -inf, not with a large number": (
+            lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(dim=-1)
         ),
-        "the mask is upside down: True means that a position may be attended": weights_with(
-            lambda s, m: s.masked_fill(m, -torch.inf)
+        "a masked score of 0 still gets weight, because exp(0) = 1: fill with -inf": (
+            lambda scores, mask: (scores * mask).softmax(dim=-1)
         ),
-        "the mask is not used": weights_with(lambda s, m: s),
-        "a masked score of 0 still gets weight, because exp(0) = 1: fill with -inf": weights_with(lambda s, m: s * m),
-        "the weights of a row no longer sum to 1: mask the scores before the softmax, not the weights after it": (
-            lambda scores, mask: weights_with(lambda s, m: s)(scores, mask) * mask
-        ),
-        "the softmax runs over the wrong axis: each row, the last axis, sums to 1": lambda scores, mask: (
-            scores.masked_fill(~mask, -torch.inf).softmax(dim=-2)
-        ),
-        "the highest score is a masked one, and beside it the allowed ones vanish: mask first, then find the maximum": (
-            lambda scores, mask: quotient((scores - scores.amax(dim=-1, keepdim=True)).exp(), mask)
-        ),
-        "exp overflows for large scores: subtract the highest allowed score of each row first, or fill with -inf "
-        "and let torch.softmax do it": lambda scores, mask: quotient(scores.exp(), mask),
+        **SOFTMAXES,
     },
     judge_zeros,
 )
@@ -259,20 +130,12 @@ masked_softmax = Part(
 # --- one decoding step ---------------------------------------------------------------------------------
 
 
-def step_with(combine=lambda c, h, W: np.tanh(W @ np.concatenate([c, h])), weigh=softmax):
-    """One step of Luong's decoder in NumPy, with places for mistakes."""
-
-    def step(h, states, mask, W_c):
-        h, states, mask, W_c = np.asarray(h, float), np.asarray(states, float), np.asarray(mask), np.asarray(W_c, float)
-        read_out, weights = [], []
-        for b in range(len(h)):
-            a = weigh(luong_reference(h[b][None], states[b][None])[0], mask[b])
-            context = sum(weight * state for weight, state in zip(a, states[b]))
-            weights.append(a)
-            read_out.append(combine(context, h[b], W_c))
-        return np.stack(read_out), np.stack(weights)
-
-    return step
+def step_reference(
+    h, states, mask, W_c, *, combine=lambda c, h, W: torch.tanh(torch.cat([c, h], -1) @ W.T), weigh=softmax_reference
+):
+    h, states, W_c = wide([h, states, W_c])
+    weights = weigh(luong_reference(h, states), mask)
+    return combine((weights[..., None] * states).sum(dim=1), h, W_c), weights
 
 
 def step_cases(generator: torch.Generator) -> list[Case]:
@@ -304,35 +167,19 @@ attention_step = Part(
     "attention_step",
     {"weights": 6, "h_tilde": 8, "mask": 6},
     step_cases,
-    step_with(),
+    step_reference,
     {
-        "h and c are swapped: W_c multiplies [c; h], the context first": step_with(
-            lambda c, h, W: np.tanh(W @ np.concatenate([h, c]))
+        "h and c are swapped: W_c multiplies [c; h], the context first": partial(
+            step_reference, combine=lambda c, h, W: torch.tanh(torch.cat([h, c], -1) @ W.T)
         ),
-        "the tanh is missing": step_with(lambda c, h, W: W @ np.concatenate([c, h])),
-        "this is the context: it still has to be combined with h": step_with(lambda c, h, W: c),
-        "the context is a plain mean of the states: weight them": step_with(
-            weigh=lambda s, m: np.ones(len(s)) / len(s)
+        "the tanh is missing": partial(step_reference, combine=lambda c, h, W: torch.cat([c, h], -1) @ W.T),
+        "this is the context: it still has to be combined with h": partial(step_reference, combine=lambda c, h, W: c),
+        "these are the scores: return the weights": lambda h, states, *rest: (
+            step_reference(h, states, *rest)[0],
+            luong_reference(h, states),
         ),
-        "the mask is upside down: True means that a position may be attended": (
-            lambda h, states, mask, W_c: step_with()(h, states, ~mask, W_c)
-        ),
-        "the mask is not used: padding gets weight": (
-            lambda h, states, mask, W_c: step_with()(h, states, torch.ones_like(mask), W_c)
-        ),
-        "masked after the softmax: the weights of a row no longer sum to 1": step_with(
-            weigh=lambda s, m: softmax(s, np.ones(len(s), bool)) * m
-        ),
-        "these are the scores: return the weights": (
-            lambda h, states, mask, W_c: (step_with()(h, states, mask, W_c)[0], luong_reference(h, states))
-        ),
-        "the scores are divided by the square root of D: Luong's are not": (
-            lambda h, states, mask, W_c: step_with(weigh=lambda s, m: softmax(s / h.shape[1] ** 0.5, m))(
-                h, states, mask, W_c
-            )
-        ),
-        "the two results are in the wrong order: first h~, then the weights": (
-            lambda h, states, mask, W_c: step_with()(h, states, mask, W_c)[::-1]
+        "the scores are divided by the square root of D: Luong's are not": lambda h, *rest: step_reference(
+            h, *rest, weigh=lambda scores, mask: softmax_reference(scores / h.shape[1] ** 0.5, mask)
         ),
     },
 )
@@ -439,12 +286,6 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
         if not equally_likely(np.bincount(codes, minlength=kinds)):
             return words
     return None
-
-
-def equally_likely(counts: np.ndarray) -> bool:
-    """A count may differ from its mean by six standard deviations: right answers fail once in millions."""
-    n, p = counts.sum(), 1 / len(counts)
-    return bool((abs(counts - n * p) <= 6 * (n * p * (1 - p)) ** 0.5).all())
 
 
 def judge_target(source, lengths, target) -> str | None:

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from coursekit.data.digits import Digits, digits
 from coursekit.evaluate.features import knn
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.bert import number
-from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.checks.common import number, numbers, sizes
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
@@ -56,8 +55,9 @@ def tiles(rows: int, columns: int, h: int, w: int, generator: torch.Generator) -
 
 
 def blocks_cases(generator: torch.Generator) -> list[Case]:
-    def case(aspect, about, blocks, height, width, share):
-        return Case(aspect, f"block_mask: {about}", ("block_mask", torch.as_tensor(blocks), height, width, share))
+    def case(aspect, about, blocks, height, width, share, **more):
+        arguments = ("block_mask", torch.as_tensor(blocks), height, width, share)
+        return Case(aspect, f"block_mask: {about}", arguments, **more)
 
     def corrupt(about, B, C, height, width):
         draw = partial(numbers, B, C, height, width, generator=generator)
@@ -65,7 +65,7 @@ def blocks_cases(generator: torch.Generator) -> list[Case]:
         masks[0, 0, 1], masks[0, 1, 0] = True, False  # one of each, and no mask is its own transpose
         return Case("corrupt", f"corrupt: {about}", ("corrupt", draw(), masks, draw()))
 
-    top, left = sizes(generator, 2, 1, 3)
+    top, left, down, right = sizes(generator, 4, 1, 9)
     h, w, rows, columns = sizes(generator, 4, 2, 5)
     grid = tiles(rows, columns, h, w, generator)
     some = number(generator, 2, len(grid) - 2)
@@ -81,15 +81,15 @@ def blocks_cases(generator: torch.Generator) -> list[Case]:
     many = torch.cat([many[:1], many])  # the first one twice
     B, C, S = sizes(generator, 3, 2, 4)
     return [
-        case("one block", "one block of 2 x 3, in 4 x 5 pixels", [[1, 2, 2, 3]], 4, 5, 0.1),
+        case("one block", "one block of 2 x 3, in 4 x 5 pixels", [[1, 2, 2, 3]], 4, 5, 0.1, public=True),
         case("one block", "one block that is no square", [[top, left, h, w + 2]], top + h + 1, left + w + 4, 0.01),
-        case("one block", "one block in the lower right corner", [[6 - 3, 8 - 2, 3, 2]], 6, 8, 0.05),
+        case("one block", "one block in the lower right corner", [[down, right, h, w]], down + h, right + w, 0.01),
         case("until the share", "four blocks side by side, half the pixels", tiles(1, 4, 2, 1, generator), 2, 4, 0.5),
         case("until the share", "16 blocks, exactly a quarter of the pixels", quarter, 8, 8, 0.25),
         case("until the share", "blocks that do not overlap", grid, h * rows, w * columns, between),
         case("until the share", "a share of 0", quarter, 8, 8, 0.0),
         case("until the share", "too few blocks", quarter[:3], 8, 8, 0.9),
-        case("overlaps", "the second block lies in the first", [first, within, *behind], 8, 10, 29.5 / 80),
+        case("overlaps", "the second block lies in the first", [first, within, *behind], 8, 10, 29.5 / 80, public=True),
         case("overlaps", "40 blocks, some of which overlap", many, H, W, (number(generator, 35, 60) + 0.5) / (H * W)),
         corrupt("one image of 2 x 2", 1, 1, 2, 2),
         corrupt("a batch", B, C, S + 1, S + 3),
@@ -171,33 +171,14 @@ block_masks = Part(
         "the third and fourth number are read as the lower and the right edge: they are height and width": masked_with(
             to_the_end
         ),
-        "a block is one row and one column too large: top + height is the first row behind it": masked_with(
-            lambda block, height, width: inside((*block[:2], block[2] + 1, block[3] + 1), height, width)
-        ),
-        "the mask is the other way round: it is True in the blocks": masked_with(after=torch.logical_not),
         "all blocks are taken: none is where the share is reached already": masked_with(
             enough=lambda count, wanted: False
         ),
         "the block with which the share is reached is left out: it belongs to the mask": masked_with(
             ends="before it is reached"
         ),
-        "the share is one of the blocks: it is one of the pixels": masked_with(counted="blocks"),
-        "a pixel in two blocks is visible again: the mask is the union": masked_with(join=torch.logical_xor),
-        "only the latest block is in the mask: it is the union of all": masked_with(join=lambda mask, piece: piece),
         "the filling stands outside of the mask: it belongs where the mask is True": corrupted_with(
             lambda images, masks, filling: torch.where(masks, images, filling)
-        ),
-        "pixels in the mask are 0: they are those of the filling": corrupted_with(
-            lambda images, masks, filling: images * ~masks
-        ),
-        "the filling is added to what was there: it takes its place": corrupted_with(
-            lambda images, masks, filling: images + masks * filling
-        ),
-        "the mask is turned by its diagonal: rows stay rows": corrupted_with(
-            lambda images, masks, filling: torch.where(masks.mT, filling, images)
-        ),
-        "the first image's mask is used for all: each image has its own": corrupted_with(
-            lambda images, masks, filling: torch.where(masks[:1], filling, images)
         ),
     },
 )
@@ -227,8 +208,8 @@ def rotations_reference(task, images, turns=None):
 def rotations_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def turn(aspect, about, images, turns):
-        return Case(aspect, f"turn: {about}", ("turn", images, torch.as_tensor(turns)))
+    def turn(aspect, about, images, turns, **more):
+        return Case(aspect, f"turn: {about}", ("turn", images, torch.as_tensor(turns)), **more)
 
     def four(about, *shape):
         return Case("four turns", f"four_turns: {about}", ("four_turns", draw(*shape)))
@@ -236,7 +217,7 @@ def rotations_cases(generator: torch.Generator) -> list[Case]:
     B, C, S = sizes(generator, 3, 2, 5)
     mixed = torch.cat([torch.tensor([1, 3, 0, 2]), torch.randint(4, (3,), generator=generator)])
     return [
-        turn("one image", "one image of 2 x 2, one quarter", torch.arange(1.0, 5.0).view(1, 1, 2, 2), [1]),
+        turn("one image", "one image of 2 x 2", torch.arange(1.0, 5.0).view(1, 1, 2, 2), [1], public=True),
         turn("one image", "one image, three quarters", draw(1, C, S, S), [3]),
         turn("one image", "one image, two quarters", draw(1, 1, 3, 3), [2]),
         turn("one image", "one image, no quarter", draw(1, 1, 3, 3), [0]),
@@ -292,13 +273,9 @@ rotations = Part(
         "the images are mirrored at their diagonal: that is no turn": rotated_with(
             lambda image, k: image.mT if k == 1 else image.mT.rot90(2, (-2, -1)) if k == 3 else left(image, k)
         ),
-        "the images are mirrored, too: a quarter is one of transpose and flip, in the right order": rotated_with(
-            lambda image, k: left(image.flip(-1), k) if k else image
-        ),
         "each image is turned by the first one's number: each has its own": rotated_with(
             turns=lambda turns: turns[:1].expand_as(turns)
         ),
-        "three quarters are turned like one": rotated_with(lambda image, k: left(image, min(k, 4 - k))),
         "all images with no turn come first: the four turns of an image stand beside each other": rotated_with(
             by_turn=True
         ),
@@ -315,7 +292,6 @@ rotations = Part(
         "the labels are the images' numbers: they are the turns'": rotated_with(
             labels=lambda labels, B: torch.arange(B).repeat_interleave(4)
         ),
-        "the labels begin with 1: no turn is 0": rotated_with(labels=lambda labels, B: labels + 1),
     },
 )
 
@@ -385,22 +361,13 @@ reconstruction_losses = Part(
     reconstruction_cases,
     reconstruction_reference,
     {
-        "all pixels count: only the corrupted ones do": reconstructed_with(where=torch.ones_like),
         "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
             reconstructed_with(divisor=pixels_of)
         ),
-        "the pixels that were not corrupted count: it is the others that do": reconstructed_with(
-            where=torch.logical_not
-        ),
         "the errors are squared: take their absolute values": reconstructed_with(torch.square),
-        "the errors have their signs: take their absolute values": reconstructed_with(lambda error: error),
-        "this is the sum: divide by the number of corrupted pixels": reconstructed_with(divisor=lambda masks: 1.0),
         "the channels are added up: take their mean, too": reconstructed_with(channels=lambda wrong: wrong.sum(dim=1)),
         "this is one number for all: each image has its own mean": lambda found, clean, masks: (
             (found - clean).abs().mean(dim=1)[masks].mean()
-        ),
-        "this is the mean of the images' losses: each has its own": reconstructed_with(
-            after=lambda losses: losses.mean()
         ),
         "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
             reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
@@ -438,7 +405,7 @@ def contrastive_cases(generator: torch.Generator) -> list[Case]:
     B, d = sizes(generator, 2, 3, 7)
     tau = 0.1 * number(generator, 2, 7)
     return [
-        Case("two images", "two images, vectors in the plane, temperature 1", (corner, 1.0)),
+        Case("two images", "two images, vectors in the plane, temperature 1", (corner, 1.0), public=True),
         case("two images", "two images, temperature 1", 2, 3, 1.0),
         case("batch", "a batch, temperature 1", B, d, 1.0),
         case("batch", "d = 2 B = 8, temperature 1: no axis can be told by its size", 4, 8, 1.0),
@@ -479,10 +446,6 @@ def first_views(vectors: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(first @ second.T / temperature, torch.arange(len(first)), reduction="none")
 
 
-def both_ways(vectors: Tensor, temperature: float) -> Tensor:
-    return torch.stack([first_views(vectors, temperature), first_views(vectors.flip(1), temperature)], dim=1)
-
-
 def halves(n: int) -> Tensor:
     return torch.arange(n).roll(n // 2)
 
@@ -503,36 +466,10 @@ contrastive_losses = Part(
             )(vectors, temperature)
         ),
         "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
-        "the mean of the first views' losses: each of the two views has its own, (B, 2)": (
-            lambda vectors, temperature: first_views(vectors, temperature).mean()
-        ),
-        "a view is compared with the other kind of views alone, first with second: all 2 B - 1 are to choose from": (
-            both_ways
-        ),
         "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
         "this is the partner's place as if all first views came before all second ones: the two views of an image are "
         "vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
-        "the losses are in another order: row b has those of the two views of image b": contrasted_with(
-            after=lambda losses: losses.T.reshape(-1, 2)
-        ),
-        "this is the mean of all: each view has its own loss, (B, 2)": contrasted_with(
-            after=lambda losses: losses.mean()
-        ),
-        "the two views' losses are averaged: each view has its own, (B, 2)": contrasted_with(
-            after=lambda losses: losses.mean(dim=1)
-        ),
-        "the sign is wrong: it is minus the logarithm": contrasted_with(after=torch.neg),
-        "the cosines are not divided by the temperature": contrasted_with(scale=lambda cosines, temperature: cosines),
-        "the cosines are multiplied by the temperature: divide by it": contrasted_with(
-            scale=lambda cosines, temperature: cosines * temperature
-        ),
-        "the losses are divided by the temperature: it is the cosines that are": (
-            lambda vectors, temperature: contrasted_with()(vectors, 1.0) / temperature
-        ),
         "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
-        "the numbers of a batch are scaled together: each vector has the length 1 of its own": contrasted_with(
-            lambda vectors: F.normalize(vectors, dim=0)
-        ),
     },
 )
 
@@ -570,13 +507,15 @@ def weighing_cases(generator: torch.Generator) -> list[Case]:
 
     n = number(generator, 4, 6)
     return [
-        Case("total", "one loss of 2, s = 0, so sigma^2 = 1", ("total", torch.tensor([2.0]), torch.zeros(1))),
+        Case(
+            "total", "one loss of 2, s = 0, so sigma^2 = 1", ("total", torch.tensor([2.0]), torch.zeros(1)), public=True
+        ),
         Case("total", "three losses, s = 0", ("total", losses(3), torch.zeros(3))),
         Case("total", "one loss, sigma^2 = 3", ("total", losses(1), torch.tensor([3.0]).log())),
         Case("total", f"{n} losses", ("total", *pair(n))),
         Case("learned", "the gradients for one loss", ("slopes", *pair(1))),
         Case("learned", f"the gradients for {n} losses", ("slopes", *pair(n))),
-        Case("best", "the loss 1, whose best sigma^2 is 1", ("best", torch.ones(1))),
+        Case("best", "the loss 1, whose best sigma^2 is 1", ("best", torch.ones(1)), public=True),
         Case("best", f"{n} losses", ("best", losses(n))),
     ]
 
@@ -608,41 +547,14 @@ weighing = Part(
         "this is ln(sigma^2), which falls without end where a loss is near 0: take ln(1 + sigma^2)": weighed_with(
             lambda L, s: (L / 2 * (-s).exp() + s).sum()
         ),
-        "this is ln(sigma): take ln(1 + sigma^2)": weighed_with(lambda L, s: (L / 2 * (-s).exp() + s / 2).sum()),
-        "this is ln(1 + s): sigma^2 is e^s": weighed_with(lambda L, s: (L / 2 * (-s).exp() + (1 + s).log()).sum()),
         "the factor 1/2 is missing": weighed_with(lambda L, s: (L * (-s).exp() + F.softplus(s)).sum()),
-        "the losses are multiplied by the variances: divide by them": weighed_with(
-            lambda L, s: (L / 2 * s.exp() + F.softplus(s)).sum()
-        ),
-        "the losses are divided by sigma: it is sigma^2, e^s": weighed_with(
-            lambda L, s: (L / 2 * (-s / 2).exp() + F.softplus(s)).sum()
-        ),
         "s is taken for ln(sigma): it is ln(sigma^2)": weighed_with(
             lambda L, s: (L / 2 * (-2 * s).exp() + F.softplus(2 * s)).sum()
-        ),
-        "this is the mean: it is the sum of all losses": weighed_with(
-            lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).mean()
-        ),
-        "each loss has its own number: the sum is asked for": weighed_with(
-            lambda L, s: L / 2 * (-s).exp() + F.softplus(s)
         ),
         "no gradient reaches s: the variances are learned, so keep tensors (no .item(), float() or detach())": (
             weighed_with(lambda L, s: (L / 2 * (-s.detach()).exp() + F.softplus(s.detach())).sum())
         ),
-        "no gradient reaches anything: keep tensors (no .item(), float() or detach())": weighed_with(
-            lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).sum().detach()
-        ),
-        "the weights are constants: the gradient reaches s through ln(1 + sigma^2) alone": weighed_with(
-            lambda L, s: (L / 2 * (-s.detach()).exp() + F.softplus(s)).sum()
-        ),
-        "this is sigma^2: its logarithm is asked for": weighed_with(best=lambda L: (L + (L * L + 8 * L).sqrt()) / 4),
         "this is for ln(sigma^2) in the place of ln(1 + sigma^2)": weighed_with(best=lambda L: (L / 2).log()),
-        "this is the other root of the quadratic equation, or its sign is lost: sigma^2 is above 0": weighed_with(
-            best=lambda L: ((L - (L * L + 8 * L).sqrt()) / 4).abs().log()
-        ),
-        "the factor 1/2 is missing in the equation: 2 sigma^4 = (1 + sigma^2) L": weighed_with(
-            best=lambda L: ((L + (L * L + 4 * L).sqrt()) / 2).log()
-        ),
     },
 )
 
@@ -759,61 +671,23 @@ evaluation = Part(
         "query alone would have no deviation": standardised_with(lambda features, queries: (features, queries)),
         "mean and deviation are those of features and queries together: the test leaks into them. Take the features' "
         "alone": standardised_with(lambda features, queries: (torch.cat([features, queries]),) * 2),
-        "both are standardised by the queries: mean and deviation come from the features": standardised_with(
-            lambda features, queries: (queries, queries)
-        ),
-        "each vector is standardised by itself: mean and deviation are those of a number over all vectors, dim=0": (
-            standardised_with(
-                lambda features, queries: (features, queries),
-                lambda x: (x.mean(dim=1, keepdim=True), x.std(dim=1, keepdim=True, correction=0)),
-            )
-        ),
         "one mean and one deviation for all numbers: each of the D numbers has its own, dim=0": standardised_with(
             statistics=lambda x: (x.mean(), x.std(correction=0))
-        ),
-        "the deviation is divided by n - 1: correction=0": standardised_with(
-            statistics=lambda x: (x.mean(dim=0), x.std(dim=0))
-        ),
-        "this is divided by the variance: divide by the deviation, its root": standardised_with(
-            statistics=lambda x: (x.mean(dim=0), x.var(dim=0, correction=0))
-        ),
-        "the queries are left as they are: they are standardised, too": (
-            lambda task, *arguments: (
-                (standardised_with()(task, *arguments)[0], arguments[1])
-                if task == "standardise"
-                else evaluation_reference(task, *arguments)
-            )
         ),
         "a number that is the same in all vectors gives 0 / 0: divide by 1 there": standardised_with(
             divide=lambda x, deviation: x / deviation
         ),
-        "a number that is the same in all vectors is divided by next to nothing, so that in the queries it is huge: "
-        "divide by 1 there": standardised_with(divide=lambda x, deviation: x / (deviation + 1e-6)),
         "these are products of vectors that are not scaled to length 1: take the cosines": shares_with(
             lambda features, queries: queries @ features.T
         ),
-        "only the vectors that are searched are scaled to length 1: the queries are, too": shares_with(
-            lambda features, queries: queries @ F.normalize(features, dim=1).T
-        ),
-        "only the queries are scaled to length 1: the vectors that are searched are, too": shares_with(
-            lambda features, queries: F.normalize(queries, dim=1) @ features.T
-        ),
         "all neighbours have the same weight: it is exp(cosine / temperature)": shares_with(
             weigh=lambda near, temperature: torch.ones_like(near)
-        ),
-        "the weights are the cosines: they are exp(cosine / temperature)": shares_with(
-            weigh=lambda near, temperature: near
-        ),
-        "the temperature is missing, exp(cosine / temperature)": shares_with(
-            weigh=lambda near, temperature: near.exp()
         ),
         "the cosines are multiplied by the temperature: divide by it": shares_with(
             weigh=lambda near, temperature: (near * temperature).exp()
         ),
         "all vectors vote: only the k nearest do": shares_with(all_of_them=True),
         "a class with several neighbours has one vote: the weights of all of them are added": shares_with(once=True),
-        "the farthest vectors vote: the nearest have the largest cosines": shares_with(largest=False),
-        "the shares are not divided by their sum: each row sums to 1": shares_with(after=lambda votes: votes),
     },
 )
 

@@ -16,13 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from coursekit.data.series import Station, best_forecast, climate, draw_regimes, measured
 from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.bert import number
-from coursekit.grading.checks.seq2seq_attention import numbers, sizes
+from coursekit.grading.checks.common import number, numbers, sizes
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
@@ -78,14 +76,14 @@ def station_like(T: int, C: int, generator: torch.Generator, cut: int | None = N
 def no_leaks_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(station_like, generator=generator)
 
-    def fill(about, values):
-        return Case("gaps", f"fill_gaps: {about}", ("fill_gaps", values))
+    def fill(about, values, **more):
+        return Case("gaps", f"fill_gaps: {about}", ("fill_gaps", values), **more)
 
     def scale(about, T, C, cut, gaps):
         return Case("scale", f"scale_of: {about}", ("scale_of", draw(T, C, cut=cut, gaps=gaps), cut))
 
-    def cut(aspect, about, values, *sizes):
-        return Case(aspect, f"cut_windows: {about}", ("cut_windows", values, *sizes))
+    def cut(aspect, about, values, *sizes, **more):
+        return Case(aspect, f"cut_windows: {about}", ("cut_windows", values, *sizes), **more)
 
     column = torch.tensor([[1.0], [NAN], [NAN], [4.0], [NAN]])
     late = draw(9, 2, gaps=False)
@@ -97,16 +95,18 @@ def no_leaks_cases(generator: torch.Generator) -> list[Case]:
     gap = draw(14, 2, gaps=False)
     gap[8:11, 0], gap[9:10, 1] = NAN, NAN  # it lasts from before the cut, 10, until after it
     return [
-        fill("one quantity, five hours", column),
+        fill("one quantity, five hours", column, public=True),
         fill("missing until the end", late),
         fill("each quantity is missing at other hours", draw(30, 3)),
         scale("one quantity, of six hours the first four", 6, 1, 4, False),
         scale("three quantities", 40, 3, 25, False),
         scale("some values are missing", 50, 3, 30, True),
-        cut("windows", "five hours 0 1 2 3 4, history 2, horizon 1", torch.arange(5.0)[:, None], 2, 1, 2, 5),
+        cut(
+            "windows", "five hours 0 1 2 3 4, history 2, horizon 1", torch.arange(5.0)[:, None], 2, 1, 2, 5, public=True
+        ),
         cut("windows", f"history {L}, horizon {H}, in the middle", draw(T, C, gaps=False), L, H, begin, end),
         cut("windows", "room for one window alone", draw(T, C, gaps=False), L, H, begin, begin + H),
-        cut("windows with gaps", "one quantity, five hours", column, 2, 1, 2, 5),
+        cut("windows with gaps", "one quantity, five hours", column, 2, 1, 2, 5, public=True),
         cut("windows with gaps", "a gap across the cut, windows up to it", gap, 4, 2, 4, 10),
         cut("windows with gaps", "a gap across the cut, windows from it on", gap, 4, 2, 10, 14),
         cut("windows with gaps", "a gap that begins before the first history", gap, 2, 2, 11, 14),
@@ -129,10 +129,6 @@ def filled_between(values: Tensor) -> Tensor:
         known = ~np.isnan(column)
         column[:] = np.interp(hours, hours[known], column[known])
     return torch.from_numpy(result)
-
-
-def middle_fill(values: Tensor) -> Tensor:
-    return torch.where(values.isnan(), values.double().nanmean(dim=0), values.double())
 
 
 def known_moments(values: Tensor, correction: int = 0) -> tuple[Tensor, Tensor]:
@@ -184,81 +180,21 @@ no_leaks = Part(
         "gaps are filled on a line to the next value, which lies in the future: carry the last one on": leaky_with(
             filled_between
         ),
-        "gaps are filled with the mean of all hours, also of later ones: carry the last value on": leaky_with(
-            middle_fill
-        ),
-        "gaps are filled with 0, which is a value like any other: carry the last one on": leaky_with(
-            lambda values: values.nan_to_num(0.0)
-        ),
-        "only the first hour of a gap is filled: a gap may be longer": leaky_with(
-            lambda values: torch.where(values.isnan(), values.roll(1, dims=0), values)
-        ),
-        # before the next: where a history begins within a gap, both leave it open
         "the series is cut before its gaps are filled: the last known value may stand before the history": cut_first,
-        "gaps in the histories are left open: fill them": lambda task, values, *arguments: (
-            filled_forward(values)
-            if task == "fill_gaps"
-            else leaky_with(lambda values: values)(task, values, *arguments)
-        ),
         "the targets are filled, too (or values itself is): leave them NaN, nobody measured these values": leaky_with(
             targets_of=filled_forward
         ),
         "the scale is that of all hours: from `cut` on nothing may be seen": leaky_with(
             moments=lambda values, cut: known_moments(values)
         ),
-        "the scale is that of the hours from `cut` on: it is that of the hours before": leaky_with(
-            moments=lambda values, cut: known_moments(values[cut:])
-        ),
-        "the hour `cut` itself belongs to the scale: it is the first that may not be seen": leaky_with(
-            moments=lambda values, cut: known_moments(values[: cut + 1])
-        ),
         "the deviation is divided by n - 1: divide by n": leaky_with(
             moments=lambda values, cut: known_moments(values[:cut], 1)
-        ),
-        "this is the variance: the deviation is its root": leaky_with(
-            moments=lambda values, cut: tuple(known_moments(values[:cut])[i] ** (1 + i) for i in (0, 1))
         ),
         "missing values are filled before the scale is taken, so that some count twice: leave them out": leaky_with(
             moments=lambda values, cut: known_moments(filled_forward(values)[:cut])
         ),
-        "missing values count as 0 in the scale: leave them out": leaky_with(
-            moments=lambda values, cut: known_moments(values[:cut].nan_to_num(0.0))
-        ),
-        "all quantities have one scale: each has its own": leaky_with(
-            moments=lambda values, cut: tuple(
-                x.expand(values.shape[1]) for x in known_moments(values[:cut].reshape(-1, 1))
-            )
-        ),
         "the history holds the first hour of the target: it ends with the hour before": leaky_with(
             history=lambda start, L: (start - L + 1, start + 1)
-        ),
-        "the history is one hour too long: it holds the first hour of the target, and L + 1 hours": leaky_with(
-            history=lambda start, L: (start - L, start + 1)
-        ),
-        "an hour is lost between history and target: the target begins one hour after the history": leaky_with(
-            history=lambda start, L: (start - L - 1, start - 1)
-        ),
-        "the last window is missing: the last target ends with the hour end - 1": leaky_with(
-            starts=lambda L, H, begin, end: range(begin, end - H)
-        ),
-        "one window too many: its target holds the hour `end`, and the last one allowed is end - 1": leaky_with(
-            starts=lambda L, H, begin, end: range(begin, end - H + 2)
-        ),
-        "targets begin before `end` but do not end there: all of a target lies before `end`": leaky_with(
-            starts=lambda L, H, begin, end: range(begin, end)
-        ),
-        "the first history begins at `begin`: it is the first target that does, the history may reach back": leaky_with(
-            starts=lambda L, H, begin, end: range(begin + L, end - H + 1)
-        ),
-        "the windows do not overlap: there is one for each hour at which a target can begin": leaky_with(
-            starts=lambda L, H, begin, end: range(begin, end - H + 1, H)
-        ),
-        "hours and quantities have changed places: a history is (L, C), as from `unfold` only after a transpose": (
-            lambda task, values, *arguments: (
-                tuple(x.mT for x in leaky_with()(task, values, *arguments))
-                if task == "cut_windows"
-                else no_leaks_reference(task, values, *arguments)
-            )
         ),
     },
 )
@@ -302,8 +238,8 @@ def normalising_cases(generator: torch.Generator) -> list[Case]:
         x = (x - x.mean(dim=1, keepdim=True)) / x.std(dim=1, correction=0, keepdim=True)
         return 3 * draw(B, 1, C) + (1 + 2 * torch.rand(B, 1, C, generator=generator)) * x
 
-    def to(aspect, about, x):
-        return Case(aspect, f"to_standard: {about}", ("to_standard", x))
+    def to(aspect, about, x, **more):
+        return Case(aspect, f"to_standard: {about}", ("to_standard", x), **more)
 
     def back(about, B, H, C):
         deviation = 0.5 + 2 * torch.rand(B, 1, C, generator=generator)
@@ -316,7 +252,7 @@ def normalising_cases(generator: torch.Generator) -> list[Case]:
     one = torch.tensor([[[1.0], [3.0], [1.0], [3.0]]])
     calm = 0.05 + 0.01 * draw(2, 5, 2)  # near 0, where float32 has places enough
     return [
-        to("histories", "one history: 1 3 1 3", one),
+        to("histories", "one history: 1 3 1 3", one, public=True),
         to("histories", f"{B} histories of {L + 2} hours", histories(B, L + 2, C)),
         to("histories", "B = L = C: no axis can be told by its size", histories(4, 4, 4)),
         to("calm hours", "a deviation of about 0.01", calm),
@@ -377,39 +313,13 @@ normalising = Part(
         "mean and deviation are those of all histories together: each has its own": normal_with(
             mean=lambda x: x.mean(dim=(0, 1), keepdim=True), deviation=lambda x: root_of(x, dim=(0, 1))
         ),
-        "mean and deviation are those of all quantities together: each has its own": normal_with(
-            mean=lambda x: x.mean(dim=(1, 2), keepdim=True), deviation=lambda x: root_of(x, dim=(1, 2))
-        ),
-        "mean and deviation go over the quantities: they go over the hours, dim=1": lambda task, *arguments: (
-            ((x - x.mean(dim=2, keepdim=True)) / root_of(x, dim=2), x.mean(dim=2, keepdim=True), root_of(x, dim=2))
-            if task == "to_standard" and (x := arguments[0].double()) is not None
-            else normalising_reference(task, *arguments)
-        ),
-        "the mean is not taken away": normal_with(shift=lambda x, mean: x),
-        "the last value is taken away: take the mean": normal_with(mean=lambda x: x[:, -1:]),
         "this is not brought back: the model's numbers have no units, and a level of 0": normal_with(
             alone=lambda y, mean, deviation: y
         ),
         "the mean is added first and then all is multiplied: the way back begins with what came last": normal_with(
             back=lambda y, mean, deviation: (y + mean) * deviation
         ),
-        "the way back is one more way there: multiply by the deviation, then add the mean": normal_with(
-            back=lambda y, mean, deviation: (y - mean) / deviation
-        ),
-        "only the mean comes back: multiply by the deviation first": normal_with(
-            back=lambda y, mean, deviation: y + mean
-        ),
         "only the deviation comes back: add the mean then": normal_with(back=lambda y, mean, deviation: y * deviation),
-        "the model is given the history as it is: normalise it first": lambda task, *arguments: (
-            normal_with()(
-                "from_standard", (arguments[1] @ arguments[0]).tanh(), *normal_with()("to_standard", arguments[0])[1:]
-            )
-            if task == "forecast_with"
-            else normalising_reference(task, *arguments)
-        ),
-        "neither there nor back: the model's own numbers for the history as it is": lambda task, *arguments: (
-            (arguments[1] @ arguments[0]).tanh() if task == "forecast_with" else normalising_reference(task, *arguments)
-        ),
     },
 )
 
@@ -432,24 +342,25 @@ def patching_reference(task, x, size, stride) -> np.ndarray:
 def patching_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def cut(aspect, about, x, size, stride):
-        return Case(aspect, f"patches_of: {about}", ("patches_of", x, size, stride))
+    def cut(aspect, about, x, size, stride, **more):
+        return Case(aspect, f"patches_of: {about}", ("patches_of", x, size, stride), **more)
 
     def tokens(about, x, size, stride):
         return Case("quantities", f"channel_tokens: {about}", ("channel_tokens", x, size, stride))
 
     size, B, C = sizes(generator, 3, 2, 5)
-    stride, N = number(generator, 2, 4), number(generator, 3, 6)
+    stride = 2 + (size - 2 + number(generator, 1, 2)) % 3  # 2, 3 or 4, and never the size
+    N = number(generator, 3, 6)
     odd = size + stride * N + number(generator, 1, stride - 1)
     row = torch.arange(7.0)
     return [
-        cut("side by side", "six numbers, patches of 3 every 3", torch.arange(6.0), 3, 3),
+        cut("side by side", "six numbers, patches of 3 every 3", torch.arange(6.0), 3, 3, public=True),
         cut("side by side", "a row of patches", draw(size * N), size, size),
         cut("side by side", "one patch, as long as the series", draw(size), size, 2),
-        cut("overlapping", "seven numbers, patches of 3 every 2", row, 3, 2),
+        cut("overlapping", "seven numbers, patches of 3 every 2", row, 3, 2, public=True),
         cut("overlapping", "patches of 4 every 1", draw(9), 4, 1),
         cut("overlapping", "gaps between the patches, 2 every 5", draw(17), 2, 5),
-        cut("what is left over", "eight numbers, patches of 3 every 2", torch.arange(8.0), 3, 2),
+        cut("what is left over", "eight numbers, patches of 3 every 2", torch.arange(8.0), 3, 2, public=True),
         cut("what is left over", f"{odd} numbers, patches of {size} every {stride}", draw(odd), size, stride),
         cut("what is left over", "many series", draw(B, C, odd), size, stride),
         tokens("one window, two quantities", draw(1, 5, 2), 3, 2),
@@ -465,10 +376,6 @@ def cut_from_the_end(x: Tensor, size: int, stride: int) -> Tensor:
 def padded(x: Tensor, size: int, stride: int) -> Tensor:
     """As the paper has it: the last value is repeated at the end, ``stride`` times."""
     return torch.cat([x, x[..., -1:].expand(*x.shape[:-1], stride)], dim=-1).unfold(-1, size, stride)
-
-
-def zeros_in_front(x: Tensor, size: int, stride: int) -> Tensor:
-    return cut_from_the_end(F.pad(x, (-(x.shape[-1] - size) % stride, 0)), size, stride)
 
 
 def patched_with(
@@ -495,45 +402,15 @@ patching = Part(
         "the patches stand side by side: each begins `stride` after the one before": patched_with(
             lambda x, size, stride: cut_from_the_end(x, size, size)
         ),
-        "there is a patch for each hour: each begins `stride` after the one before": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, 1)
-        ),
-        "size and stride have changed places": patched_with(lambda x, size, stride: cut_from_the_end(x, stride, size)),
         "`stride` numbers lie between the patches: it goes from the beginning of one to that of the next": patched_with(
             lambda x, size, stride: cut_from_the_end(x, size, size + stride)
         ),
-        "the patches come in the reverse order: the last one is at the end": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, stride).flip(-2)
-        ),
-        "each patch is in the reverse order: its oldest number comes first": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, stride).flip(-1)
-        ),
-        "the last patch is missing: it ends with the last number": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, stride)[..., :-1, :]
-        ),
-        "the first patch is missing: there are (L - size) // stride + 1": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, stride)[..., 1:, :]
-        ),
         "the end is padded with its last value, as in the paper: here nothing is padded": patched_with(padded),
-        "the beginning is padded with zeros: what is left over is not read": patched_with(zeros_in_front),
-        "patches and hours have changed places: the result is (..., N, size)": patched_with(
-            lambda x, size, stride: cut_from_the_end(x, size, stride).mT
-        ),
         "hours and quantities are mixed: reshape does not turn (B, L, C) into (B, C, L), a transpose does": (
             patched_with(rows=lambda x: x.reshape(-1, x.shape[1]))
         ),
         "the first quantity of all windows comes first: all quantities of a window stand beside each other": (
             patched_with(rows=lambda x: x.permute(2, 0, 1).flatten(0, 1))
-        ),
-        "each window's quantities keep an axis of their own: the first axis is B C long": (
-            patched_with(rows=lambda x: x.transpose(1, 2))
-        ),
-        "the patches of all quantities stand in one row: each quantity is a series of its own": (
-            lambda task, x, size, stride: (
-                cut_from_the_end(x.transpose(1, 2), size, stride).flatten(1, 2)
-                if task == "channel_tokens"
-                else patching_reference(task, x, size, stride)
-            )
         ),
     },
 )
@@ -568,13 +445,20 @@ def quantiles_cases(generator: torch.Generator) -> list[Case]:
     odd = [round(0.01 * x, 2) for x in sorted(sizes(generator, 4, 4, 96)) if x != 50][:3]
     both = (torch.tensor([[5.0], [9.0]]), torch.tensor([7.0, 7.0]), [0.9])
     return [
-        Case("one level", "quantile_losses: too low by 2, and too high by 2, level 0.9", ("quantile_losses", *both)),
+        Case(
+            "one level",
+            "quantile_losses: too low by 2, and too high by 2, level 0.9",
+            ("quantile_losses", *both),
+            public=True,
+        ),
         case("one level", "the level 0.5", "quantile_losses", (5,), [0.5]),
         case("one level", "the level 0.2", "quantile_losses", (N, H, C), [0.2]),
         case("levels", "three levels", "quantile_losses", (4,), [0.1, 0.5, 0.9]),
         case("levels", f"the levels {odd}", "quantile_losses", (N, H, C), odd),
         case("levels", "N = H = C = Q: no axis can be told by its size", "quantile_losses", (4, 4, 4), [*odd, 0.97]),
-        Case("mean", "quantile_loss: too low by 2, and too high by 2, level 0.9", ("quantile_loss", *both)),
+        Case(
+            "mean", "quantile_loss: too low by 2, and too high by 2, level 0.9", ("quantile_loss", *both), public=True
+        ),
         case("mean", f"the levels {odd}", "quantile_loss", (N, H, C), odd),
         case("missing", "every third target is missing", "quantile_losses", (9,), [0.3, 0.8], True),
         case("missing", "every third target is missing", "quantile_loss", (9,), [0.3, 0.8], True),
@@ -611,9 +495,6 @@ quantiles = Part(
         "this is the absolute error, whatever the level: too low and too high cost differently": quantiles_with(
             lambda f, y, levels: (y[..., None] - f).abs().expand(f.shape)
         ),
-        "this is half of the absolute error, whatever the level: that is right at 0.5 alone": quantiles_with(
-            lambda f, y, levels: (y[..., None] - f).abs().expand(f.shape) / 2
-        ),
         "this is the absolute error times the level, on both sides: too high costs 1 - `level`": quantiles_with(
             lambda f, y, levels: (y[..., None] - f).abs() * torch.tensor(levels)
         ),
@@ -622,40 +503,15 @@ quantiles = Part(
                 (y[..., None] - f) * torch.where(y[..., None] > f, torch.tensor(levels), 1 - torch.tensor(levels))
             )
         ),
-        "this is the smaller of the two products, never above 0: take the larger one": quantiles_with(
-            lambda f, y, levels: torch.minimum(
-                torch.tensor(levels) * (y[..., None] - f), (torch.tensor(levels) - 1) * (y[..., None] - f)
-            )
-        ),
-        "to lie too high costs nothing: it costs 1 - `level` for each unit": quantiles_with(
-            lambda f, y, levels: torch.tensor(levels) * (y[..., None] - f).clamp(min=0)
-        ),
-        "the error is squared: that asks for a mean, not for a quantile": quantiles_with(
-            lambda f, y, levels: tilted(f, y, levels) * (y[..., None] - f).abs()
-        ),
-        "the losses are twice as large: at the level 0.5 this is half of the absolute error": quantiles_with(
-            lambda f, y, levels: 2 * tilted(f, y, levels)
-        ),
-        "the levels are in the reverse order": quantiles_with(lambda f, y, levels: tilted(f, y, levels[::-1])),
-        "all quantiles have the first level: each has its own": quantiles_with(
-            lambda f, y, levels: tilted(f, y, [levels[0]] * len(levels))
-        ),
-        "the levels' losses are averaged: each level has its own": lambda task, f, y, levels: (
-            tilted(f, y, levels).mean(dim=-1) if task == "quantile_losses" else quantiles_reference(task, f, y, levels)
-        ),
         "missing targets count as 0: where a target is NaN, nothing is known": quantiles_with(
             target=lambda y: y.nan_to_num(0.0)
         ),
         "missing targets are counted in the mean: divide by the number of losses that are known": quantiles_with(
             mean=lambda losses: losses.nansum() / losses.numel()
         ),
-        "the losses of missing targets are 0: they are NaN, since nothing is known": quantiles_with(
-            lambda f, y, levels: tilted(f, y, levels).nan_to_num(0.0), torch.mean
-        ),
         "one missing target makes the mean NaN: take that of the losses that are known": quantiles_with(
             mean=torch.mean
         ),
-        "this is the sum: divide by the number of losses that are known": quantiles_with(mean=torch.nansum),
         "the levels are added up: the mean is one over all values and all levels": quantiles_with(
             mean=lambda losses: losses.sum(dim=-1).nanmean()
         ),
@@ -707,14 +563,19 @@ def baselines_cases(generator: torch.Generator) -> list[Case]:
     row = torch.tensor([[[1.0], [2.0], [3.0], [4.0], [5.0]]])
     small = (torch.tensor([[[4.0]]]), torch.tensor([[[7.0]]]), torch.tensor([[1.0], [4.0], [3.0], [6.0]]), 2)
     return [
-        Case("season", "season_again: 1 2 3 4 5, season 3, horizon 3", ("season_again", row, 3, 3)),
+        Case("season", "season_again: 1 2 3 4 5, season 3, horizon 3", ("season_again", row, 3, 3), public=True),
         again("season", f"horizon 2, season {season}", N, L, C, 2, season),
         again("season", "N = L = C: no axis can be told by its size", 5, 5, 5, 3, 3),
-        Case("beyond a season", "season_again: 1 2 3 4 5, season 3, horizon 7", ("season_again", row, 7, 3)),
+        Case(
+            "beyond a season", "season_again: 1 2 3 4 5, season 3, horizon 7", ("season_again", row, 7, 3), public=True
+        ),
         again("beyond a season", f"horizon {2 * season + 1}, season {season}", N, L, C, 2 * season + 1, season),
         again("beyond a season", "season 1: the last value", N, L, C, 4, 1),
         Case(
-            "scaled error", "scaled_error: one hour, wrong by 3; training 1 4 3 6, season 2", ("scaled_error", *small)
+            "scaled error",
+            "scaled_error: one hour, wrong by 3; training 1 4 3 6, season 2",
+            ("scaled_error", *small),
+            public=True,
         ),
         scaled("scaled error", f"one quantity, season {season}", N, H, 1, 40, season),
         scaled("several quantities", f"{C} quantities in different units", N, H, C, 40, season),
@@ -777,18 +638,8 @@ baselines = Part(
         "this is the season at the start of the history: take the one at its end": repeated(
             lambda history, season: history[:, :season]
         ),
-        "the season is one hour too old: its last hour is the last one of the history": repeated(
-            lambda history, season: history[:, -season - 1 : -1]
-        ),
-        "the season runs backwards: its oldest hour comes first": repeated(the_last, lambda h, m: m - 1 - h % m),
         "beyond a season the last value stands still: begin the season again": repeated(
             the_last, lambda h, m: min(h, m - 1)
-        ),
-        "beyond a season the season runs back: begin it again": repeated(
-            the_last, lambda h, m: h % m if h // m % 2 == 0 else m - 1 - h % m
-        ),
-        "these are the last `horizon` hours, also where the horizon is longer than a season": lambda task, *arguments: (
-            arguments[0][:, -arguments[1] :] if task == "season_again" else baselines_reference(task, *arguments)
         ),
         "the scale is taken from the targets, which nobody has yet: take it from the training part": scaled_with(
             scale=lambda f, y, train, m: known_mean(apart(y, m))
@@ -796,45 +647,12 @@ baselines = Part(
         "the scale compares with the value just before: compare with the one a season before": scaled_with(
             scale=lambda f, y, train, m: known_mean(apart(train, 1))
         ),
-        "this is the mean absolute error: divide by the scale": scaled_with(
-            scale=lambda f, y, train, m: torch.ones(y.shape[-1])
-        ),
-        "the scale is the deviation of the training part: it is the mean of |x_t - x_(t-m)|": scaled_with(
-            scale=lambda f, y, train, m: known_moments(train)[1]
-        ),
-        "errors and differences are squared: take their absolute values": scaled_with(
-            scale=lambda f, y, train, m: known_mean(apart(train, m).square()),
-            errors=lambda wrong: known_mean(wrong.square()),
-        ),
         "errors of different units are averaged before they are scaled: first divide, each quantity by its own scale": (
             scaled_with(after=lambda errors, scale: errors.mean() / scale.mean())
         ),
-        "all quantities are divided by one scale: each has its own": scaled_with(
-            after=lambda errors, scale: (errors / scale.mean()).mean()
-        ),
-        "each quantity has its own number: take the mean over them": scaled_with(
-            after=lambda errors, scale: errors / scale
-        ),
-        "the fraction is upside down": scaled_with(after=lambda errors, scale: (scale / errors).mean()),
         "missing targets count as 0: leave them out": scaled_with(target=lambda y: y.nan_to_num(0.0)),
-        "missing targets count as hits, with the error 0: leave them out": scaled_with(
-            errors=lambda wrong: wrong.abs().nan_to_num(0.0).flatten(0, -2).mean(dim=0)
-        ),
-        "missing values of the training part count as 0: leave out pairs with one": scaled_with(
-            scale=lambda f, y, train, m: known_mean(apart(train.nan_to_num(0.0), m))
-        ),
         "pairs with a missing value count as 0 in the scale: leave them out": scaled_with(
             scale=lambda f, y, train, m: apart(train, m).nan_to_num(0.0).mean(dim=0)
-        ),
-        "all errors are divided first and averaged together, so that a quantity with few missing values counts more: "
-        "first the mean of each, then the mean of these": lambda task, *arguments: (
-            ((arguments[1] - arguments[0]).abs() / known_mean(apart(arguments[2], arguments[3]))).nanmean()
-            if task != "season_again"
-            else baselines_reference(task, *arguments)
-        ),
-        "one missing value makes all of it NaN: leave missing values out": scaled_with(
-            scale=lambda f, y, train, m: apart(train, m).mean(dim=0),
-            errors=lambda wrong: wrong.abs().flatten(0, -2).mean(dim=0),
         ),
     },
 )

@@ -1,6 +1,6 @@
 """Checks of exercise 07: patches, their embedding, class token and positions, rollout, other sizes, digits to read.
 
-The references are written in NumPy, one number at a time, and share nothing with ``coursekit.nn``,
+The references, whose options are places for mistakes, share nothing with ``coursekit.nn``,
 ``coursekit.models.vit`` and ``coursekit.evaluate.vision``.
 
 Legend: B images, C channels, P side of a patch, N patches, T tokens (N and the class token), D = d_model, K classes,
@@ -8,7 +8,6 @@ L layers, H heads.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isqrt, prod
@@ -21,9 +20,8 @@ from torch.nn import functional as F
 
 from coursekit.data.digits import Digits, digits
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.bert import number
-from coursekit.grading.checks.seq2seq_attention import numbers, sizes
-from coursekit.grading.checks.transformer import norm_of
+from coursekit.grading.checks.common import norm, number, numbers, sizes
+from coursekit.grading.mistakes import by_task, given
 from coursekit.grading.parts import Case, Part, put_into, values
 from coursekit.grading.parts import score as show_score
 from coursekit.nn.blocks import Block
@@ -31,22 +29,24 @@ from coursekit.nn.blocks import Block
 # --- images as rows of patches, and back ---------------------------------------------------------------------
 
 
-def cut_reference(images, size: int) -> np.ndarray:
-    B, C, height, width = images.shape
-    places = itertools.product(range(0, height, size), range(0, width, size))
-    corners = [np.asarray(images)[:, :, y : y + size, x : x + size] for y, x in places]
-    return np.stack([corner.reshape(B, C * size * size) for corner in corners], axis=1)
+def patchify_reference(images, size, *, order="brcCpq"):
+    """b images, r rows and c columns of patches, C channels, p and q the rows and columns of their pixels."""
+    B, C = images.shape[:2]
+    x = images.unflatten(3, (-1, size)).unflatten(2, (-1, size))
+    return x.permute(["bCrpcq".index(axis) for axis in order]).reshape(B, -1, C * size * size)
 
 
-def patches_reference(task, given, size, rows=0, columns=0) -> np.ndarray:
-    if task == "patchify":
-        return cut_reference(given, size)
-    B, _, n = given.shape
-    images = np.zeros((B, n // size**2, rows * size, columns * size))
-    for i, c, y, x in np.ndindex(images.shape):
-        place = (y // size) * columns + x // size
-        images[i, c, y, x] = given[i, place, c * size**2 + (y % size) * size + x % size]
-    return images
+def unpatchify_reference(patches, size, rows, columns, *, order="brcCpq"):
+    B, _, n = patches.shape
+    long = {"b": B, "r": rows, "c": columns, "C": n // size**2, "p": size, "q": size}
+    x = patches.reshape([long[axis] for axis in order])
+    return x.permute([order.index(axis) for axis in "bCrpcq"]).flatten(4).flatten(2, 3)
+
+
+def patches_with(order):
+    return by_task(
+        patchify=partial(patchify_reference, order=order), unpatchify=partial(unpatchify_reference, order=order)
+    )
 
 
 def patches_cases(generator: torch.Generator) -> list[Case]:
@@ -80,68 +80,46 @@ def patches_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def arranged(order: str, task, given: Tensor, size: int, rows: int = 0, columns: int = 0) -> Tensor:
-    """Both functions with other axes of the patches than ``"brcCpq"``: b images, r rows and c columns of patches,
-    C channels, p and q the rows and columns of their pixels."""
-    if task == "patchify":
-        B, C, height, width = given.shape
-        x = given.unflatten(3, (width // size, size)).unflatten(2, (height // size, size))
-        return x.permute(["bCrpcq".index(axis) for axis in order]).reshape(B, -1, C * size * size)
-    B, _, n = given.shape
-    long = {"b": B, "r": rows, "c": columns, "C": n // size**2, "p": size, "q": size}
-    x = given.reshape([long[axis] for axis in order])
-    return x.permute([order.index(axis) for axis in "bCrpcq"]).flatten(4).flatten(2, 3)
+def viewed(images: Tensor, size: int) -> Tensor:
+    return images.reshape(len(images), -1, images.shape[1] * size**2)
 
 
-def only_viewed(task, given: Tensor, size: int, rows: int = 0, columns: int = 0) -> Tensor:
-    n = given[0].numel()
-    if task == "patchify":
-        return given.reshape(len(given), -1, given.shape[1] * size**2)
-    return given.reshape(len(given), n // (rows * columns * size**2), rows * size, columns * size)
+def unviewed(patches: Tensor, size: int, rows: int, columns: int) -> Tensor:
+    return patches.reshape(len(patches), -1, rows * size, columns * size)
 
 
-def for_unpatchify(change: Callable[[int, int, int], tuple[int, int]]):
-    """The way back with another number of rows and columns, by those and N."""
-
-    def mistake(task, given, size, rows=0, columns=0):
-        grid = change(rows, columns, given.shape[1]) if task == "unpatchify" else ()
-        return arranged("brcCpq", task, given, size, *grid)
-
-    return mistake
-
-
-def patch_by_patch(task, given, size, rows=0, columns=0):
+def patch_by_patch(patches: Tensor, size: int, rows: int, columns: int) -> Tensor:
     """The numbers of each patch stay together when the image is put together."""
-    if task == "patchify":
-        return arranged("brcCpq", task, given, size)
-    x = given.unflatten(2, (-1, size, size)).movedim(2, 1)  # (B, C, N, P, P)
-    return x.reshape(*x.shape[:2], rows * size, columns * size)
+    return unviewed(patches.unflatten(2, (-1, size * size)).transpose(1, 2), size, rows, columns)
+
+
+def squared(patches: Tensor, size: int, rows: int, columns: int) -> Tensor:
+    return unpatchify_reference(patches, size, isqrt(patches.shape[1]), isqrt(patches.shape[1]))
 
 
 patches = Part(
     "patches",
     {"order of patches": 4, "numbers of a patch": 5, "back": 7},
     patches_cases,
-    patches_reference,
+    patches_with("brcCpq"),
     {
-        "the patches go column by column: they go row by row, as one reads a page": partial(arranged, "bcrCpq"),
-        "the pixels of a patch go column by column: they go row by row": partial(arranged, "brcCqp"),
-        "patches and their pixels go column by column: both go row by row": partial(arranged, "bcrCqp"),
+        "the patches go column by column: they go row by row, as one reads a page": patches_with("bcrCpq"),
+        "the pixels of a patch go column by column: they go row by row": patches_with("brcCqp"),
         "the channels come last: all pixels of channel 0 come first, then all of channel 1, as in a kernel": (
-            partial(arranged, "brcpqC")
+            patches_with("brcpqC")
         ),
         "the channels come before the patches: each patch holds its pixels of all channels, (B, rows, columns, C, P, "
-        "P)": partial(arranged, "bCrcpq"),
+        "P)": patches_with("bCrcpq"),
         "the axes are joined as (rows, columns, P, P): a row of pixels goes through all patches beside each other, "
-        "(rows, P, columns, P)": patch_by_patch,
+        "(rows, P, columns, P)": by_task(unpatchify=patch_by_patch),
         "this is a view alone, which cuts the rows of pixels into pieces: a patch has pixels of several rows. Make an "
-        "axis for each of rows, P, columns and P, then bring them into order": only_viewed,
-        "rows and columns of the grid have changed places: it has rows rows of patches": for_unpatchify(
-            lambda rows, columns, N: (columns, rows)
+        "axis for each of rows, P, columns and P, then bring them into order": by_task(
+            patchify=viewed, unpatchify=unviewed
         ),
-        "the grid is taken to be a square: it has the rows and columns that are given": for_unpatchify(
-            lambda rows, columns, N: (isqrt(N), isqrt(N))
+        "rows and columns of the grid have changed places: it has rows rows of patches": by_task(
+            unpatchify=lambda patches, size, rows, columns: unpatchify_reference(patches, size, columns, rows)
         ),
+        "the grid is taken to be a square: it has the rows and columns that are given": by_task(unpatchify=squared),
     },
 )
 
@@ -149,23 +127,27 @@ patches = Part(
 # --- the layer on patches is a convolution -------------------------------------------------------------------
 
 
-def kernels_reference(task, *arguments):
-    if task == "n_parameters":
-        channels, height, width, size, d_model = arguments
-        patches = (height // size) * (width // size)
-        return (channels * size * size + 1) * d_model + (patches + 2) * d_model
-    given = np.asarray(arguments[0])
-    if task == "as_matrix":
-        D, C, P, _ = given.shape
-        result = np.zeros((C * P * P, D))
-        for d, c, y, x in np.ndindex(given.shape):
-            result[(c * P + y) * P + x, d] = given[d, c, y, x]
-        return result
-    _, C, P = arguments
-    result = np.zeros((given.shape[1], C, P, P))
-    for d, c, y, x in np.ndindex(result.shape):
-        result[d, c, y, x] = given[(c * P + y) * P + x, d]
-    return result
+def matrix_reference(kernel, *, order="dCpq"):
+    return kernel.permute(["dCpq".index(axis) for axis in order]).flatten(1).T
+
+
+def kernel_reference(matrix, channels, size, *, order="dCpq"):
+    long = {"d": matrix.shape[1], "C": channels, "p": size, "q": size}
+    x = matrix.T.reshape([long[axis] for axis in order])
+    return x.permute([order.index(axis) for axis in "dCpq"])
+
+
+def count_reference(channels, height, width, size, d_model, *, count=lambda n, N, D: (n + 1) * D + (N + 2) * D):
+    """From n numbers of a patch, N patches and D."""
+    return count(channels * size * size, height * width // size**2, d_model)
+
+
+def kernels_with(order):
+    return by_task(as_matrix=partial(matrix_reference, order=order), as_kernel=partial(kernel_reference, order=order))
+
+
+def counted(count: Callable[[int, int, int], int]):
+    return by_task(n_parameters=partial(count_reference, count=count))
 
 
 def kernels_cases(generator: torch.Generator) -> list[Case]:
@@ -177,9 +159,9 @@ def kernels_cases(generator: torch.Generator) -> list[Case]:
     def back(about, D, C, P):
         return Case("kernel", f"as_kernel: {about}", ("as_kernel", draw(C * P * P, D), C, P))
 
-    def count(C, height, width, P, D):
+    def count(C, height, width, P, D, **more):
         about = f"n_parameters: {C} channels, {height} x {width} pixels, patches of {P} x {P}, D = {D}"
-        return Case("count", about, ("n_parameters", C, height, width, P, D))
+        return Case("count", about, ("n_parameters", C, height, width, P, D), **more)
 
     C, P, D = sizes(generator, 3, 2, 5)
     rows, columns = sizes(generator, 2, 3, 6)
@@ -190,61 +172,30 @@ def kernels_cases(generator: torch.Generator) -> list[Case]:
         back("one channel, patches of 2 x 2, D = 3", 3, 1, 2),
         back(f"{C} channels, patches of {P} x {P}, D = {D}", D, C, P),
         back("D = C P^2: no axis can be told by its size", 18, 2, 3),
-        count(1, 4, 4, 2, 5),
-        count(C, rows * P, columns * P, P, D),
-        count(3, 224, 160, 16, 768),
+        count(1, 4, 4, 2, 5, public=True),
+        count(C, rows * P, columns * P, P, number(generator, 5, 99)),
+        count(3, 224, 16 * number(generator, 5, 20), 16, 64 * number(generator, 2, 12)),
     ]
-
-
-def rearranged(order: str, transposed: bool, task, *arguments):
-    """Both ways with the numbers of a patch in another order than ``"Cpq"``, or the matrix the other way round."""
-    if task == "n_parameters":
-        return kernels_reference(task, *arguments)
-    given, places = arguments[0], ["Cpq".index(axis) for axis in order]
-    if task == "as_matrix":
-        matrix = given.permute(0, *[1 + place for place in places]).flatten(1)
-        return matrix if transposed else matrix.T
-    C, P = arguments[1:]
-    long = {"C": C, "p": P, "q": P}
-    matrix = given.reshape(-1, given.shape[0]) if transposed else given.T
-    x = matrix.reshape(-1, *[long[axis] for axis in order])
-    return x.permute(0, *[1 + order.index(axis) for axis in "Cpq"])
-
-
-def kernels_viewed(task, given, *arguments):
-    if task == "n_parameters":
-        return kernels_reference(task, given, *arguments)
-    return given.reshape(-1, len(given)) if task == "as_matrix" else given.reshape(given.shape[1], *arguments, -1)
-
-
-def counted(count: Callable[[int, int, int], int]):
-    """Another number of parameters, from C P^2, N and D."""
-
-    def mistake(task, *arguments):
-        if task != "n_parameters":
-            return kernels_reference(task, *arguments)
-        C, height, width, P, D = arguments
-        return count(C * P * P, height * width // P**2, D)
-
-    return mistake
 
 
 kernels = Part(
     "kernels",
     {"matrix": 4, "kernel": 4, "count": 4},
     kernels_cases,
-    kernels_reference,
+    by_task(as_matrix=matrix_reference, as_kernel=kernel_reference, n_parameters=count_reference),
     {
-        "a view alone mixes the D outputs: each kernel becomes one column, so the axis D has to move": kernels_viewed,
-        "the matrix is the other way round: it is (C P^2, D), so that patches @ matrix works": (
-            partial(rearranged, "Cpq", True)
+        "a view alone mixes the D outputs: each kernel becomes one column, so the axis D has to move": by_task(
+            as_matrix=lambda kernel: kernel.reshape(-1, len(kernel)),
+            as_kernel=lambda matrix, channels, size: matrix.reshape(-1, channels, size, size),
         ),
-        "the channels come last among the numbers of a patch: they come first, as in patchify": (
-            partial(rearranged, "pqC", False)
+        "the matrix is the other way round: it is (C P^2, D), so that patches @ matrix works": by_task(
+            as_matrix=lambda kernel: matrix_reference(kernel).T,
+            as_kernel=lambda matrix, channels, size: kernel_reference(
+                matrix.reshape(matrix.shape[::-1]).T, channels, size
+            ),
         ),
-        "the pixels of a patch go column by column: they go row by row, as in patchify": (
-            partial(rearranged, "Cqp", False)
-        ),
+        "the channels come last among the numbers of a patch: they come first, as in patchify": kernels_with("dpqC"),
+        "the pixels of a patch go column by column: they go row by row, as in patchify": kernels_with("dCqp"),
         "one vector of D is missing: the layer has a bias, and the class token has a position too": counted(
             lambda n, N, D: (n + 1) * D + (N + 1) * D
         ),
@@ -255,7 +206,6 @@ kernels = Part(
             lambda n, N, D: N * (n + 1) * D + (N + 2) * D
         ),
         "the positions are not counted: there is one vector for each token": counted(lambda n, N, D: (n + 2) * D),
-        "the positions have one number each: a vector of D": counted(lambda n, N, D: (n + 2) * D + N + 1),
     },
 )
 
@@ -263,14 +213,23 @@ kernels = Part(
 # --- class token and positions, and what is read at the end --------------------------------------------------
 
 
-def tokens_reference(task, x, *arguments) -> np.ndarray:
-    if task == "embed":
-        size, weight, bias, class_token, positions = (np.asarray(a, float) for a in arguments)
-        vectors = cut_reference(np.asarray(x, float), int(size)) @ weight.T + bias
-        front = np.broadcast_to(class_token, (len(vectors), 1, len(bias)))
-        return np.concatenate([front, vectors], axis=1) + positions
-    scale, shift, weight, bias = (np.asarray(a, float) for a in arguments)
-    return norm_of(np.asarray(x, float)[:, 0], scale, shift) @ weight.T + bias
+def front(token: Tensor, vectors: Tensor) -> Tensor:
+    return torch.cat([token.expand(len(vectors), 1, -1), vectors], dim=1)
+
+
+def behind(token: Tensor, vectors: Tensor) -> Tensor:
+    return torch.cat([vectors, token.expand(len(vectors), 1, -1)], dim=1)
+
+
+def embed_reference(
+    images, size, weight, bias, class_token, positions, *, join=front, add=torch.add, cut=patchify_reference
+):
+    return add(join(class_token, cut(images, size) @ weight.T + bias), positions)
+
+
+def read_reference(z, scale, shift, weight, bias, *, choose=lambda z: z[:, 0], normalise=norm):
+    """``choose`` sees the normed tokens (B, T, D)."""
+    return choose(normalise(z, scale, shift)) @ weight.T + bias
 
 
 def tokens_cases(generator: torch.Generator) -> list[Case]:
@@ -301,105 +260,69 @@ def tokens_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def front(token: Tensor, vectors: Tensor) -> Tensor:
-    return torch.cat([token.expand(len(vectors), 1, -1), vectors], dim=1)
-
-
-def behind(token: Tensor, vectors: Tensor) -> Tensor:
-    return torch.cat([vectors, token.expand(len(vectors), 1, -1)], dim=1)
-
-
-def embed_with(
-    join=front,
-    add: Callable[[Tensor, Tensor], Tensor] = lambda x, positions: x + positions,
-    order: str = "brcCpq",
-    bias: float = 1.0,
-):
-    def mistake(x, size, weight, bias_, class_token, positions):
-        vectors = arranged(order, "patchify", x, size) @ weight.T + bias * bias_
-        return add(join(class_token, vectors), positions)
-
-    return mistake
-
-
-def read_with(
-    choose: Callable[[Tensor], Tensor] = lambda z: z[:, 0],
-    normalise: bool = True,
-    last: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda x, weight, bias: x @ weight.T + bias,
-):
-    """``choose`` sees the normed tokens (B, T, D)."""
-
-    def mistake(z, scale, shift, weight, bias):
-        z = F.layer_norm(z, z.shape[-1:], scale, shift) if normalise else z
-        return last(choose(z), weight, bias)
-
-    return mistake
-
-
-EMBED, READ = embed_with(), read_with()  # as they should be
+BEHIND = "the class token stands behind the patches: it comes first"
 EMBEDS: dict[str, Callable[..., Tensor]] = {
-    "the class token stands behind the patches: it comes first": embed_with(behind),
-    "there is no class token: it comes before the patches": embed_with(
-        lambda token, vectors: vectors, lambda x, positions: x + positions[1:]
+    BEHIND: partial(embed_reference, join=behind),
+    "the positions are not added": partial(embed_reference, add=lambda x, positions: x),
+    "the class token gets no position: positions[0] is its own": partial(
+        embed_reference, add=lambda x, positions: torch.cat([x[:, :1], x[:, 1:] + positions[1:]], dim=1)
     ),
-    "the class token is zeros: it is a learned vector": embed_with(lambda token, vectors: front(0 * token, vectors)),
-    "the positions are not added": embed_with(add=lambda x, positions: x),
-    "the class token gets no position: positions[0] is its own": embed_with(
-        add=lambda x, positions: torch.cat([x[:, :1], x[:, 1:] + positions[1:]], dim=1)
+    "the class token gets the last position, and the patches the first ones: positions[0] is its own": given(
+        embed_reference, positions=lambda positions: positions.roll(1, dims=0)
     ),
-    "the class token gets the last position, and the patches the first ones: positions[0] is its own": embed_with(
-        add=lambda x, positions: x + positions.roll(1, dims=0)
+    "the patches go column by column: they go row by row": partial(
+        embed_reference, cut=partial(patchify_reference, order="bcrCpq")
     ),
-    "the bias of the layer on patches is missing": embed_with(bias=0.0),
-    "the patches go column by column: they go row by row": embed_with(order="bcrCpq"),
-    "the pixels of a patch go column by column: they go row by row": embed_with(order="brcCqp"),
-    "the channels come last among the numbers of a patch: they come first": embed_with(order="brcpqC"),
+    "the pixels of a patch go column by column: they go row by row": partial(
+        embed_reference, cut=partial(patchify_reference, order="brcCqp")
+    ),
 }
 READS: dict[str, Callable[..., Tensor]] = {
-    "the last token is read: the class token is the first": read_with(lambda z: z[:, -1]),
-    "the mean of all tokens is read: the class token speaks for the image": read_with(lambda z: z.mean(dim=1)),
-    "the mean of the patches is read: the class token speaks for the image": read_with(lambda z: z[:, 1:].mean(dim=1)),
-    "the first image is read: z[:, 0] is the first token of each image": read_with(lambda z: z[0]),
-    "every token has logits: only the class token is read": read_with(lambda z: z),
-    "the layer norm before the head is missing": read_with(normalise=False),
-    "the bias of the head is missing": read_with(last=lambda x, weight, bias: x @ weight.T),
-    "these are probabilities: return the logits": read_with(
-        last=lambda x, weight, bias: (x @ weight.T + bias).softmax(dim=-1)
+    "the last token is read: the class token is the first": partial(read_reference, choose=lambda z: z[:, -1]),
+    "the mean of all tokens is read: the class token speaks for the image": partial(
+        read_reference, choose=lambda z: z.mean(dim=1)
     ),
+    "the mean of the patches is read: the class token speaks for the image": partial(
+        read_reference, choose=lambda z: z[:, 1:].mean(dim=1)
+    ),
+    "the layer norm before the head is missing": partial(read_reference, normalise=lambda z, scale, shift: z),
 }
-
-
-def tokens_with(embed=EMBED, read=READ):
-    return lambda task, *arguments: (embed if task == "embed" else read)(*arguments)
-
 
 tokens = Part(
     "tokens",
     {"class token": 4, "positions": 4, "read out": 6},
     tokens_cases,
-    tokens_reference,
-    {words: tokens_with(embed) for words, embed in EMBEDS.items()}
-    | {words: tokens_with(read=read) for words, read in READS.items()},
+    by_task(embed=embed_reference, read_out=read_reference),
+    {words: by_task(embed=embed) for words, embed in EMBEDS.items()}
+    | {words: by_task(read_out=read) for words, read in READS.items()},
 )
 
 
 # --- where attention has looked, through all layers ----------------------------------------------------------
 
 
-def rollouts_reference(task, given, *arguments) -> np.ndarray:
-    given = np.asarray(given, float)
-    if task == "class_map":
-        rows, columns = arguments
-        result = np.zeros((len(given), rows, columns))
-        for b, row, column in np.ndindex(result.shape):
-            result[b, row, column] = given[b, 0, 1 + row * columns + column] / sum(given[b, 0, 1:])
-        return result
-    L, B, H, T, _ = given.shape
-    result = np.stack([np.eye(T)] * B)
-    for layer, b in np.ndindex(L, B):
-        step = sum(given[layer, b, h] for h in range(H)) / H + np.eye(T)
-        result[b] = np.stack([row / sum(row) for row in step]) @ result[b]
-    return result
+def with_own(step: Tensor) -> Tensor:
+    """(…, T, T) with the identity, and rows that sum to 1."""
+    step = step + torch.eye(step.shape[-1])
+    return step / step.sum(dim=-1, keepdim=True)
+
+
+def multiplied(steps: Sequence[Tensor]) -> Tensor:
+    """A_L ··· A_2 A_1."""
+    return functools.reduce(lambda below, step: step @ below, steps)
+
+
+def head_mean(weights: Tensor) -> Tensor:
+    return weights.mean(dim=1)
+
+
+def rollout_reference(maps, *, step=with_own, heads=head_mean, product=multiplied):
+    return product([step(heads(weights)) for weights in maps])
+
+
+def map_reference(rolled, rows, columns):
+    found = rolled[:, 0, 1:]
+    return (found / found.sum(dim=1, keepdim=True)).unflatten(1, (rows, columns))
 
 
 def rollouts_cases(generator: torch.Generator) -> list[Case]:
@@ -427,133 +350,54 @@ def rollouts_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def with_own(step: Tensor) -> Tensor:
-    """(…, T, T) with the identity, and rows that sum to 1."""
-    step = step + torch.eye(step.shape[-1])
-    return step / step.sum(dim=-1, keepdim=True)
-
-
-def multiplied(steps: Sequence[Tensor]) -> Tensor:
-    """A_L ··· A_2 A_1."""
-    return functools.reduce(lambda below, step: step @ below, steps)
-
-
-def head_mean(weights: Tensor) -> Tensor:
-    return weights.mean(dim=1)
-
-
-def rolled_with(
-    step: Callable[[Tensor], Tensor] = with_own,
-    heads: Callable[[Tensor], Tensor] = head_mean,
-    product: Callable[[Sequence[Tensor]], Tensor] = multiplied,
-    after: Callable[[Tensor], Tensor] = lambda rolled: rolled,
-):
-    return lambda maps: after(product([step(heads(weights)) for weights in maps]))
-
-
-def map_with(
-    choose: Callable[[Tensor], Tensor] = lambda rolled: rolled[:, 0, 1:],
-    share: Callable[[Tensor], Tensor] = lambda found: found / found.sum(dim=1, keepdim=True),
-    transposed: bool = False,
-):
-    def mistake(rolled, rows, columns):
-        found = share(choose(rolled))
-        return found.unflatten(1, (columns, rows)).mT if transposed else found.unflatten(1, (rows, columns))
-
-    return mistake
-
-
-ROLL, DRAW = rolled_with(), map_with()  # as they should be
-ROLLS: dict[str, Callable[[Tensor], Tensor]] = {
-    "the identity is missing: it stands for the residual connection, by which a token keeps its own vector": (
-        rolled_with(lambda step: step)
-    ),
-    "the rows are not divided by their sums: with the identity they sum to 2": rolled_with(
-        lambda step: step + torch.eye(step.shape[-1])
-    ),
-    "the columns are divided by their sums: divide the rows": rolled_with(lambda step: with_own(step.mT).mT),
-    "the heads are averaged after the product: average them first, in each layer": rolled_with(
-        heads=lambda weights: weights, after=head_mean
-    ),
-    "the heads are added up, which makes the identity too small: average them": rolled_with(
-        heads=lambda weights: weights.sum(dim=1)
-    ),
-    "this is the largest of the heads: average them": rolled_with(heads=lambda weights: weights.amax(dim=1)),
-    "only the first head is used: average them": rolled_with(heads=lambda weights: weights[:, 0]),
-    "the product has the wrong order: the last layer stands on the left, A_L ··· A_2 A_1": rolled_with(
-        product=lambda steps: multiplied(steps[::-1])
-    ),
-    "this is transposed: row t tells of token t after the last layer": rolled_with(after=lambda rolled: rolled.mT),
-    "the matrices are multiplied entry by entry: use the product of matrices, @": rolled_with(
-        product=lambda steps: functools.reduce(torch.mul, steps)
-    ),
-    "this is only the last layer: multiply all of them": rolled_with(product=lambda steps: steps[-1]),
-    "this is the mean of the layers: multiply them": rolled_with(product=lambda steps: sum(steps) / len(steps)),
-    "the identity is added once, to the product: add it in each layer": rolled_with(lambda step: step, after=with_own),
-}
-MAPS: dict[str, Callable[[Tensor, int, int], Tensor]] = {
-    "this is the column of the class token, what each token has from it: take its row": map_with(
-        lambda rolled: rolled[:, 1:, 0]
-    ),
-    "the class token's own share is among them: leave the first entry out, not the last": map_with(
-        lambda rolled: rolled[:, 0, :-1]
-    ),
-    "this is the last row: the class token is the first": map_with(lambda rolled: rolled[:, -1, 1:]),
-    "this is the mean over all tokens: only the row of the class token counts": map_with(
-        lambda rolled: rolled.mean(dim=1)[:, 1:]
-    ),
-    "the map is filled column by column: the patches go row by row": map_with(transposed=True),
-    "a map does not sum to 1: divide it by the sum over its patches": map_with(share=lambda found: found),
-    "the maps are divided by the sum of the whole batch: each has its own": map_with(
-        share=lambda found: found / found.sum()
-    ),
-}
-
-
-def rollouts_with(roll=ROLL, draw=DRAW):
-    return lambda task, *arguments: (roll if task == "rollout" else draw)(*arguments)
-
-
 rollouts = Part(
     "rollouts",
     {"one layer": 5, "several layers": 6, "map": 5},
     rollouts_cases,
-    rollouts_reference,
-    {words: rollouts_with(roll) for words, roll in ROLLS.items()}
-    | {words: rollouts_with(draw=draw) for words, draw in MAPS.items()},
+    by_task(rollout=rollout_reference, class_map=map_reference),
+    {
+        "the identity is missing: it stands for the residual connection, by which a token keeps its own vector": (
+            by_task(rollout=partial(rollout_reference, step=lambda step: step))
+        ),
+        "the rows are not divided by their sums: with the identity they sum to 2": by_task(
+            rollout=partial(rollout_reference, step=lambda step: step + torch.eye(step.shape[-1]))
+        ),
+        "the columns are divided by their sums: divide the rows": by_task(
+            rollout=partial(rollout_reference, step=lambda step: with_own(step.mT).mT)
+        ),
+        "the heads are averaged after the product: average them first, in each layer": by_task(
+            rollout=lambda maps: head_mean(rollout_reference(maps, heads=lambda weights: weights))
+        ),
+        "the heads are added up, which makes the identity too small: average them": by_task(
+            rollout=partial(rollout_reference, heads=lambda weights: weights.sum(dim=1))
+        ),
+        "the product has the wrong order: the last layer stands on the left, A_L ··· A_2 A_1": by_task(
+            rollout=partial(rollout_reference, product=lambda steps: multiplied(steps[::-1]))
+        ),
+        "this is the column of the class token, what each token has from it: take its row": by_task(
+            class_map=given(map_reference, rolled=lambda rolled: rolled.mT)
+        ),
+        "the map is filled column by column: the patches go row by row": by_task(
+            class_map=lambda rolled, rows, columns: map_reference(rolled, columns, rows).mT
+        ),
+    },
 )
 
 
 # --- positions for another size ------------------------------------------------------------------------------
 
 
-def bicubic(t: float) -> list[float]:
-    """Weights of the cells at -1, 0, 1 and 2 for a place t in 0..1 (Keys 1981, with a = -0.75)."""
-    a = -0.75
-    near = [(a + 2) * x**3 - (a + 3) * x**2 + 1 for x in (t, 1 - t)]
-    far = [a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a for x in (1 + t, 2 - t)]
-    return [far[0], *near, far[1]]
+def grown(cells: Tensor, grid: tuple[int, int], **options: Any) -> Tensor:
+    """(n, m, D) -> (rows, columns, D)."""
+    options = {"mode": "bicubic", "align_corners": False} | options
+    return F.interpolate(cells.movedim(-1, 0)[None], size=grid, **options)[0].movedim(0, -1)
 
 
-def line_weights(old: int, new: int) -> np.ndarray:
-    """(new, old): what each old cell of a line gives to each new one."""
-    result = np.zeros((new, old))
-    for i in range(new):
-        place = (i + 0.5) * old / new - 0.5
-        first = int(np.floor(place))
-        for j, weight in zip(range(first - 1, first + 3), bicubic(place - first), strict=True):
-            result[i, min(max(j, 0), old - 1)] += weight
-    return result
-
-
-def resize_reference(positions, old_rows, old_columns, rows, columns) -> np.ndarray:
-    positions = np.asarray(positions, float)
-    down, right = line_weights(old_rows, rows), line_weights(old_columns, columns)
-    result = np.zeros((1 + rows * columns, positions.shape[1]))
-    result[0] = positions[0]
-    for row, column, i, j in np.ndindex(rows, columns, old_rows, old_columns):
-        result[1 + row * columns + column] += down[row, i] * right[column, j] * positions[1 + i * old_columns + j]
-    return result
+def resize_reference(
+    positions, old_rows, old_columns, rows, columns, *, old=lambda cells, n, m: cells.reshape(n, m, -1), **options
+):
+    cells = grown(old(positions[1:], old_rows, old_columns), (rows, columns), **options)
+    return torch.cat([positions[:1], cells.flatten(0, 1)])
 
 
 def resize_cases(generator: torch.Generator) -> list[Case]:
@@ -581,32 +425,9 @@ def resize_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def grown(cells: Tensor, grid: tuple[int, int], **options: Any) -> Tensor:
-    """(n, m, D) -> (rows, columns, D)."""
-    options = {"mode": "bicubic", "align_corners": False} | options
-    return F.interpolate(cells.movedim(-1, 0)[None], size=grid, **options)[0].movedim(0, -1)
-
-
-def resized_with(
-    split: Callable[[Tensor], tuple[Tensor, Tensor]] = lambda p: (p[:1], p[1:]),
-    grow: Callable[..., Tensor] = grown,
-    old: Callable[[Tensor, int, int], Tensor] = lambda cells, n, m: cells.reshape(n, m, -1),
-    grid: Callable[[int, int], tuple[int, int]] = lambda rows, columns: (rows, columns),
-    join: Callable[[Tensor, Tensor], Tensor] = lambda token, cells: torch.cat([token, cells]),
-    flat: Callable[[Tensor], Tensor] = lambda cells: cells.flatten(0, 1),
-    **options: Any,
-):
-    def mistake(positions, old_rows, old_columns, rows, columns):
-        token, cells = split(positions)
-        return join(token, flat(grow(old(cells, old_rows, old_columns), grid(rows, columns), **options)))
-
-    return mistake
-
-
-def as_a_row(positions, old_rows, old_columns, rows, columns, first: int = 0) -> Tensor:
-    """All vectors from ``first`` on lie on one line."""
-    line = grown(positions[None, first:], (1, 1 + rows * columns - first))[0]
-    return torch.cat([positions[:first], line])
+def as_a_row(positions, old_rows, old_columns, rows, columns) -> Tensor:
+    """All vectors lie on one line."""
+    return grown(positions[None], (1, 1 + rows * columns))[0]
 
 
 resize_positions = Part(
@@ -617,43 +438,18 @@ resize_positions = Part(
     {
         "the class token's position is interpolated too, and the grid is taken for a row: set the class token's aside, "
         "and interpolate the others in two directions": as_a_row,
-        "the grid is taken for a row: make it (old_rows, old_columns) first, and interpolate in both directions": (
-            partial(as_a_row, first=1)
+        "the class token's position is lost: it stays in front": lambda *arguments: resize_reference(*arguments)[1:],
+        "the last vector is taken for the class token's: it is the first": lambda positions, *grids: resize_reference(
+            positions.roll(1, 0), *grids
+        ).roll(-1, 0),
+        "the old grid is read column by column: the patches go row by row": partial(
+            resize_reference, old=lambda cells, n, m: cells.reshape(m, n, -1).transpose(0, 1)
         ),
-        "the class token's position is lost: it stays in front": resized_with(join=lambda token, cells: cells),
-        "the class token's position stands behind: it stays in front": resized_with(
-            join=lambda token, cells: torch.cat([cells, token])
+        "the axis D comes first by a view, which mixes positions and D: move the axis": partial(
+            resize_reference, old=lambda cells, n, m: cells.reshape(-1, n, m).movedim(0, -1)
         ),
-        "the last vector is taken for the class token's: it is the first": resized_with(
-            lambda p: (p[-1:], p[:-1]), join=lambda token, cells: torch.cat([cells, token])
-        ),
-        "the last vector is left out of the grid instead of the first: the class token's is the first": resized_with(
-            lambda p: (p[:1], p[:-1])
-        ),
-        "the new grid has its rows and columns exchanged: size=(rows, columns)": resized_with(
-            grid=lambda rows, columns: (columns, rows)
-        ),
-        "the old grid has its rows and columns exchanged: it is (old_rows, old_columns)": resized_with(
-            old=lambda cells, n, m: cells.reshape(m, n, -1)
-        ),
-        "the old grid is read column by column: the patches go row by row": resized_with(
-            old=lambda cells, n, m: cells.reshape(m, n, -1).transpose(0, 1)
-        ),
-        "the new grid is read column by column: the patches go row by row": resized_with(
-            flat=lambda cells: cells.transpose(0, 1).flatten(0, 1)
-        ),
-        "the axis D comes first by a view, which mixes positions and D: move the axis": resized_with(
-            old=lambda cells, n, m: cells.reshape(-1, n, m).movedim(0, -1)
-        ),
-        "the result is viewed as (N, D), which mixes positions and D: move the axis D back first": resized_with(
-            flat=lambda cells: cells.movedim(-1, 0).reshape(-1, cells.shape[-1])
-        ),
-        "the corners are aligned: align_corners=False": resized_with(align_corners=True),
-        "this is linear: mode='bicubic'": resized_with(mode="bilinear"),
-        "each new position is a copy of the nearest old one: mode='bicubic'": resized_with(
-            grow=lambda cells, grid: F.interpolate(cells.movedim(-1, 0)[None], size=grid)[0].movedim(0, -1)
-        ),
-        "this is antialiased: leave antialias as it is, False": resized_with(antialias=True),
+        "the corners are aligned: align_corners=False": partial(resize_reference, align_corners=True),
+        "this is linear: mode='bicubic'": partial(resize_reference, mode="bilinear"),
     },
 )
 
@@ -676,7 +472,9 @@ class DigitViT(nn.Module):
         self.norm = nn.LayerNorm(64)
         self.head = nn.Linear(64, 10)
 
-    def forward(self, images: Tensor, embed=EMBED, read=READ, layers: slice = slice(None)) -> Tensor:
+    def forward(
+        self, images: Tensor, embed=embed_reference, read=read_reference, layers: slice = slice(None)
+    ) -> Tensor:
         embedding, head, norm = self.patch_embedding, self.head, self.norm
         z = embed(images, 4, embedding.weight, embedding.bias, self.class_token, self.positions)
         for block in self.blocks[layers]:
@@ -701,15 +499,13 @@ def varied(images: Tensor, generator: torch.Generator) -> Tensor:
 FORWARDS: dict[str, dict[str, Any]] = {
     **{words: {"embed": embed} for words, embed in EMBEDS.items() if "first" not in words},
     **{words: {"read": read} for words, read in READS.items()},
-    "the class token stands behind the patches, but the first token is read": {"embed": embed_with(behind)},
-    "the class token stands behind the patches: it comes first": {
-        "embed": embed_with(behind),
+    "the class token stands behind the patches, but the first token is read": {"embed": EMBEDS[BEHIND]},
+    BEHIND: {
+        "embed": EMBEDS[BEHIND],
         "read": READS["the last token is read: the class token is the first"],
     },
     "the patches are cut by a view alone, which cuts the rows of pixels into pieces": {
-        "embed": lambda x, size, weight, bias, token, positions: (
-            front(token, only_viewed("patchify", x, size) @ weight.T + bias) + positions
-        )
+        "embed": partial(embed_reference, cut=viewed)
     },
     "the blocks are not used": {"layers": slice(0)},
     "only the last block is used: each reads what the one before it has left": {"layers": slice(-1, None)},

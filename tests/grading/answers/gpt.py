@@ -1,309 +1,25 @@
-"""Answers to exercise 06, wrong ones with the points they deserve and the words they must be told, and right ones.
+"""Answers to exercise 06, right and wrong ones: see __init__."""
 
-A wrong answer is ``(points, words, source)``. Each is a mistake that a student could make.
-"""
+from tests.grading.answers import FIRST, load
 
-LOOK = """
-def look_back(query, key, value):
+RIGHT, MUTANTS = load("06_gpt", {
+"blocks": (FIRST, ["""def look_back(query, key, value):
     T, S = query.shape[2], key.shape[2]
     mask = torch.arange(S) <= torch.arange(S - T, S)[:, None]
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-"""
-
-
-def block(
-    look=LOOK,
-    first="x + attention(norm(x, 'norm_1'))",
-    second="h + network(norm(h, 'norm_2'))",
-    gelu="F.gelu(F.linear(z, *w['up']), approximate='tanh')",
-    heads="z.view(B, T, n_heads, D // n_heads).transpose(1, 2)",
-):
-    """The block in small functions, and something else in it."""
-    return f"""{look}
 def gpt_block(x, w, n_heads):
     B, T, D = x.shape
-
     def norm(z, name):
         return F.layer_norm(z, (D,), *w[name])
-
     def attention(z):
-        query, key, value = ({heads} for z in F.linear(z, *w["qkv"]).split(D, dim=-1))
+        query, key, value = (z.view(B, T, n_heads, -1).transpose(1, 2) for z in F.linear(z, *w["qkv"]).split(D, -1))
         joined = look_back(query, key, value).transpose(1, 2).reshape(B, T, D)
         return F.linear(joined, *w["out"])
-
     def network(z):
-        return F.linear({gelu}, *w["down"])
-
-    h = {first}
-    return {second}
-"""
-
-
-def loss(
-    logits="logits[:, :-1]",
-    target="ids[:, 1:]",
-    counts="real[:, :-1] & real[:, 1:] & learned[:, 1:]",
-    mean="losses[counts].mean()",
-):
-    """All losses at once, and something else in them."""
-    return f"""
-def next_token_loss(logits, ids, real, learned):
-    losses = F.cross_entropy({logits}.transpose(1, 2), {target}, reduction="none")
-    counts = {counts}
-    return {mean}
-"""
-
-
-def nucleus(
-    left="logits.masked_fill(~kept, -torch.inf)",
-    order="descending=True",
-    inside="chance.cumsum(dim=-1) - chance < p",
-    back="torch.zeros_like(kept).scatter(-1, ids, inside)",
-    best="logits.topk(k).indices",
-):
-    """The mask in steps, and something else in it."""
-    return f"""
-def may_come(logits, k=None, p=None):
-    kept = torch.ones(logits.shape, dtype=torch.bool)
-    if k is not None:
-        kept = torch.zeros_like(kept).scatter(-1, {best}, True)
-    if p is not None:
-        chance, ids = {left}.softmax(dim=-1).sort(dim=-1, {order})
-        inside = {inside}
-        kept = kept & {back}
-    return kept
-"""
-
-
-def drawing(
-    greedy="if temperature == 0: return logits.max(dim=-1).indices",
-    before="logits = logits / temperature",
-    choose="if k is not None: logits = top_k(logits, k)\n    if p is not None: logits = top_p(logits, p)",
-    after="",
-    draw="torch.multinomial(chance, 1, generator=generator).squeeze(1)",
-):
-    """A sampler line by line, and something else in it."""
-    return f"""
-def draw_token(logits, temperature, k, p, generator):
-    {greedy}
-    {before}
-    {choose}
-    chance = logits.softmax(dim=-1)
-    {after}
-    return {draw}
-"""
-
-
-def step(
-    place="torch.arange(ids.shape[1]) + S",
-    append="torch.cat([old, new], dim=2)",
-    mask="torch.arange(keys.shape[2]) <= torch.arange(keys.shape[2] - ids.shape[1], keys.shape[2])[:, None]",
-    returned="keys, values",
-    then="",
-):
-    """A step in which ``old`` is empty at first, and something else in it."""
-    return f"""
-def cached_step(ids, past, w, n_heads):
-    (B, T), D = ids.shape, w["tokens"].shape[1]
-    if past is None:
-        past = [torch.zeros(B, n_heads, 0, D // n_heads)] * 2
-    S = past[0].shape[2]
-    x = w["tokens"][ids] + w["positions"][{place}]
-    query, key, value = F.linear(x, *w["qkv"]).view(B, T, 3, n_heads, -1).permute(2, 0, 3, 1, 4)
-
-    def append(old, new):
-        return {append}
-
-    keys, values = append(past[0], key), append(past[1], value)
-    mask = {mask}
-    heads = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-    {then}
-    return x + F.linear(heads.transpose(1, 2).reshape(B, T, D), *w["out"]), {returned}
-"""
-
-
-def packing(
-    stream="[end_id] + [i for d in documents for i in d + [end_id]]",
-    rows="range(0, len(stream) - length, length)",
-    inputs="stream[at : at + length]",
-    targets="stream[at + 1 : at + length + 1]",
-):
-    """Rows one after another, and something else in them."""
-    return f"""
-def pack_rows(documents, length, end_id):
-    stream = {stream}
-    rows = {rows}
-    inputs = [{inputs} for at in rows]
-    targets = [{targets} for at in rows]
-    return torch.tensor(inputs), torch.tensor(targets)
-"""
-
-
-def tuning(
-    updates=60,
-    model="model",
-    parameters="model.parameters()",
-    loss="next_token_loss(model(ids, mask), ids, mask, learned)",
-    rate="1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))",
-    then="optimizer.step()",
-    returned="model",
-    optimizer="AdamW",
-):
-    """A loop of fine-tuning, with something else in it."""
-    return f"""
-from coursekit.models.gpt import GPT
-
-def next_token_loss(logits, ids, real, learned):
-    counts = learned[:, 1:] & real[:, 1:] & real[:, :-1]
-    return F.cross_entropy(logits[:, :-1][counts], ids[:, 1:][counts])
-
-def fine_tune(model, batch):
-    updates = {updates}
-    model = {model}.train()
-    optimizer = torch.optim.{optimizer}({parameters}, lr=1.0)
-    for step in range(updates):
-        optimizer.param_groups[0]["lr"] = {rate}
-        rows = torch.randperm(1000)[:16]
-        width = int(batch["mask"][rows].sum(dim=1).max())
-        ids, mask, learned = (batch[name][rows, :width] for name in ("ids", "mask", "loss_mask"))
-        loss = {loss}
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        {then}
-    return {returned}
-"""
-
-
-MUTANTS = {
-    "blocks": [
-        (12, "the triangle starts at the top left", block("""
-def look_back(query, key, value):
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-""")),
-        (0, "a query does not see its own position", block("""
-def look_back(query, key, value):
-    T, S = query.shape[2], key.shape[2]
-    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T - 1)
-    return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num(0) @ value
-""")),
-        (0, "the scores are not divided by the square root of Dh", block("""
-def look_back(query, key, value):
-    T, S = query.shape[2], key.shape[2]
-    mask = torch.ones(T, S, dtype=torch.bool).tril(S - T)
-    return (query @ key.mT).masked_fill(~mask, -torch.inf).softmax(-1) @ value
-""")),
-        (8, "this is post-norm, as in 2017", block(
-            first="norm(x + attention(x), 'norm_1')", second="norm(h + network(h), 'norm_2')"
-        )),
-        (8, "the normalised x is added", block(
-            first="norm(x, 'norm_1') + attention(norm(x, 'norm_1'))",
-            second="norm(h, 'norm_2') + network(norm(h, 'norm_2'))",
-        )),
-        (8, "the feed-forward network reads what came into the block", block(second="h + network(norm(x, 'norm_2'))")),
-        (8, "this is the exact gelu", block(gelu="F.gelu(F.linear(z, *w['up']))")),
-        (8, "the heads are cut by a view alone", block(heads="z.reshape(B, n_heads, T, D // n_heads)")),
-    ],
-    "next_token_loss": [
-        (0, "nothing is shifted", loss("logits", "ids", "real & learned")),
-        (7, "the prompt is learned too", loss(counts="real[:, :-1] & real[:, 1:]")),
-        (7, "learned is read one place too early", loss(counts="real[:, :-1] & real[:, 1:] & learned[:, :-1]")),
-        (4, "padding is told by its id", loss(counts="(ids[:, 1:] != 0) & learned[:, 1:]")),
-        (9, "the first token behind padding on the left counts", loss(counts="real[:, 1:] & learned[:, 1:]")),
-        (8, "the last place predicts the first token", loss(
-            "logits", "ids.roll(-1, dims=1)", "real & real.roll(-1, dims=1) & learned.roll(-1, dims=1)"
-        )),
-        (4, "this is the mean of the texts' means", loss(
-            mean="((losses * counts).sum(dim=1) / counts.sum(dim=1)).mean()"
-        )),
-        (4, "the sum is divided by all places", loss(mean="(losses * counts).mean()")),
-    ],
-    "may_come": [
-        (3, "the token that crosses p is left out: without it", nucleus(inside="chance.cumsum(dim=-1) < p")),
-        (3, "unless nothing else is left", nucleus(
-            inside="(chance.cumsum(dim=-1) < p) | (torch.arange(logits.shape[-1]) == 0)"
-        )),
-        (3, "the kept places are places in the sorted order", nucleus(back="inside")),
-        (3, "the probabilities are added up from the smallest", nucleus(order="descending=False")),
-        (9, "with k and p top-p looks at the probabilities before top-k", nucleus(left="logits")),
-        (3, "whose own probability is at least p", nucleus(
-            inside="(chance >= p) | (torch.arange(logits.shape[-1]) == 0)"
-        )),
-        (0, "this is True at the tokens that are left out", nucleus().replace("return kept", "return ~kept")),
-        (6, "k + 1 tokens are kept", nucleus(best="logits.topk(k + 1).indices")),
-    ],
-    "draw_token": [
-        (6, "the temperature has no effect", drawing(before="", after="chance = chance / max(temperature, 1e-9)")),
-        (6, "the logits are multiplied by the temperature", drawing(before="logits = logits * temperature")),
-        (10, "the temperature comes last", drawing(before="", after="chance = (logits / temperature).softmax(dim=-1)")),
-        (9, "top-p comes before top-k", drawing(
-            choose="if p is not None: logits = top_p(logits, p)\n    if k is not None: logits = top_k(logits, k)"
-        )),
-        (10, "at temperature 0 it is not the most likely", drawing("if temperature == 0: temperature = 1")),
-        (11, "not from one with a seed of its own", drawing(
-            draw="torch.multinomial(chance, 1, generator=torch.Generator().manual_seed(0))[:, 0]"
-        )),
-        (2, "one token for each row", drawing(draw="torch.multinomial(chance, 1, generator=generator)")),
-        (3, "drawn from the probabilities of the first one", drawing(
-            draw="torch.multinomial(chance[0], len(chance), replacement=True, generator=generator)"
-        )),
-    ],
-    "cached_step": [
-        (10, "the position is one too small", step(place="torch.arange(ids.shape[1]) + S - 1")),
-        (10, "the position is one too large", step(place="torch.arange(ids.shape[1]) + S + 1")),
-        (10, "the positions start at 0 again", step(place="torch.arange(ids.shape[1])")),
-        (3, "the triangle starts at the top left", step(
-            mask="torch.ones(T, keys.shape[2], dtype=torch.bool).tril()"
-        )),
-        (11, "no mask: a query sees what comes after it", step(mask="None")),
-        (11, "only the new keys and values are returned", step(returned="key, value")),
-        (11, "the cache is returned as it came", step(returned="*(past if S else (keys, values))")),
-        (8, "the new keys and values stand before the cached ones", step(append="torch.cat([new, old], dim=2)")),
-    ],
-    "pack_rows": [
-        (0, "there are no ends", packing("sum(documents, [])")),
-        (0, "there is no end before the first document", packing("[i for d in documents for i in d + [end_id]]")),
-        (0, "the rows share no token", packing(rows="range(0, len(stream) - length, length + 1)")),
-        (3, "the rest is filled up", packing(
-            "[end_id] + [i for d in documents for i in d + [end_id]]; stream += (1 - len(stream)) % length * [end_id]"
-        )),
-        (3, "a last row that just fits is missing", packing(rows="range(0, len(stream) - length - 1, length)")),
-        (6, "the targets are the inputs", packing(targets="stream[at : at + length]")),
-        (6, "the last target of a row is its first input", packing(
-            targets="stream[at + 1 : at + length] + [stream[at]]"
-        )),
-        (0, "each document has rows of its own", """
-def pack_rows(documents, length, end_id):
-    inputs, targets = [], []
-    for document in documents:
-        row = [end_id] + document + [end_id]
-        for at in range(0, len(row) - 1, length):
-            part = row[at : at + length + 1]
-            part = part + [end_id] * (length + 1 - len(part))
-            inputs.append(part[:-1])
-            targets.append(part[1:])
-    return torch.tensor(inputs), torch.tensor(targets)
-"""),
-    ],
-    "fine_tune": [
-        (0, "no weight has changed", tuning(3, then="")),
-        (0, "it writes one token again and again", tuning(
-            40, loss="F.cross_entropy(model(ids, mask)[learned], ids[learned])"
-        )),
-        (0, "its weights are not the pre-trained ones", tuning(3, model="GPT(model.config)")),
-        (0, "some of its matrices are as they were", tuning(3, parameters="model.blocks[-1].parameters()")),
-        (0, "train longer", tuning(3, rate="1e-6")),
-        (0, "the training diverged", tuning(3, rate="1e38", optimizer="SGD")),
-        (0, "return the fine-tuned model itself", tuning(3, returned="model.blocks")),
-    ],
-}  # fmt: skip
-
-RIGHT = {
-    "blocks": [
-        block(),
-        """
-from math import sqrt
-
+        return F.linear(F.gelu(F.linear(z, *w["up"]), approximate="tanh"), *w["down"])
+    h = x + attention(norm(x, "norm_1"))
+    return h + network(norm(h, "norm_2"))
+""", """from math import sqrt
 def look_back(query, key, value):
     B, H, T, Dh = query.shape
     S = key.shape[2]
@@ -313,7 +29,6 @@ def look_back(query, key, value):
         scores = torch.einsum("bhd,bhsd->bhs", query[:, :, t], key[:, :, :end]) / sqrt(Dh)
         result[:, :, t] = torch.einsum("bhs,bhsd->bhd", scores.softmax(-1), value[:, :, :end])
     return result
-
 def gpt_block(x, w, n_heads):
     y = F.layer_norm(x, x.shape[-1:], *w["norm_1"]) @ w["qkv"][0].T + w["qkv"][1]
     D = x.shape[-1]
@@ -325,14 +40,10 @@ def gpt_block(x, w, n_heads):
     z = F.layer_norm(x, x.shape[-1:], *w["norm_2"]) @ w["up"][0].T + w["up"][1]
     z = 0.5 * z * (1 + torch.tanh(sqrt(2 / torch.pi) * (z + 0.044715 * z**3)))
     return x + z @ w["down"][0].T + w["down"][1]
-""",
-        """
-from coursekit.nn.attention import attend
+""", """from coursekit.nn.attention import attend
 from coursekit.nn.blocks import Block
-
 def look_back(query, key, value):  # the course's own
     return attend(query, key, value, causal=True)[0]
-
 def gpt_block(x, w, n_heads):
     layer = Block(x.shape[-1], n_heads, len(w["up"][0]), activation="gelu_tanh")
     names = {"norm_1": "attention_residual.norm", "qkv": "attention.qkv", "out": "attention.out",
@@ -340,20 +51,30 @@ def gpt_block(x, w, n_heads):
     layer.load_state_dict({f"{names[n]}.{kind}": t for n, pair in w.items()
                            for kind, t in zip(("weight", "bias"), pair)})
     return layer(x, causal=True)
-""",
-    ],
-    "next_token_loss": [
-        loss(),
-        """
-def next_token_loss(logits, ids, real, learned):
+"""], [
+    (12, "the triangle starts at the top left", "attn_mask=mask", "is_causal=True"),
+    (0, "a query does not see its own position", "torch.arange(S) <=", "torch.arange(S) <",
+     "attn_mask=mask)", "attn_mask=mask).nan_to_num(0)"),
+    (0, "the scores are not divided by the square root of Dh", "attn_mask=mask", "attn_mask=mask, scale=1.0"),
+    (8, "this is post-norm, as in 2017", 'x + attention(norm(x, "norm_1"))', 'norm(x + attention(x), "norm_1")',
+     'h + network(norm(h, "norm_2"))', 'norm(h + network(h), "norm_2")'),
+    (8, "the normalised x is added", "h = x +", 'h = norm(x, "norm_1") +', "return h +", 'return norm(h, "norm_2") +'),
+    (8, "the feed-forward network reads what came into the block", 'norm(h, "norm_2")', 'norm(x, "norm_2")'),
+    (8, "this is the exact gelu", ', approximate="tanh"', ""),
+    (8, "the heads are cut by a view alone",
+     "z.view(B, T, n_heads, -1).transpose(1, 2)", "z.reshape(B, n_heads, T, D // n_heads)"),
+]),
+"next_token_loss": (FIRST, ["""def next_token_loss(logits, ids, real, learned):
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+    counts = real[:, :-1] & real[:, 1:] & learned[:, 1:]
+    return losses[counts].mean()
+""", """def next_token_loss(logits, ids, real, learned):
     target = ids.roll(-1, dims=1)
     counts = (real & learned).roll(-1, dims=1) & real
     counts[:, -1] = False
     labels = target.masked_fill(~counts, -100)
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-""",
-        """
-def next_token_loss(logits, ids, real, learned):
+""", """def next_token_loss(logits, ids, real, learned):
     total, n = 0.0, 0
     for b in range(len(ids)):
         for t in range(1, ids.shape[1]):
@@ -361,12 +82,28 @@ def next_token_loss(logits, ids, real, learned):
                 total = total + logits[b, t - 1].logsumexp(0) - logits[b, t - 1, ids[b, t]]
                 n += 1
     return total / n
-""",
-    ],
-    "may_come": [
-        nucleus(),
-        """
-def may_come(logits, k=None, p=None):
+"""], [
+    (0, "nothing is shifted", "logits[:, :-1]", "logits", "ids[:, 1:]", "ids", "real[:, :-1] & real[:, 1:]", "real",
+     "learned[:, 1:]", "learned"),
+    (7, "`learned` is not used", " & learned[:, 1:]", ""),
+    (7, "learned is read one place too early", "learned[:, 1:]", "learned[:, :-1]"),
+    (4, "padding is told by its id", "real[:, :-1] & real[:, 1:]", "(ids[:, 1:] != 0)"),
+    (9, "the first token behind padding on the left counts", "real[:, :-1] & real[:, 1:]", "real[:, 1:]"),
+    (8, "the last place predicts the first token", "logits[:, :-1]", "logits", "ids[:, 1:]", "ids.roll(-1, dims=1)",
+     "real[:, :-1]", "real", "real[:, 1:]", "real.roll(-1, dims=1)", "learned[:, 1:]", "learned.roll(-1, dims=1)"),
+    (4, "this is the mean of the texts' means", "losses[counts]", "((losses * counts).sum(dim=1) / counts.sum(dim=1))"),
+    (4, "the sum is divided by all places", "losses[counts]", "(losses * counts)"),
+]),
+"may_come": (FIRST, ["""def may_come(logits, k=None, p=None):
+    kept = torch.ones(logits.shape, dtype=torch.bool)
+    if k is not None:
+        kept = torch.zeros_like(kept).scatter(-1, logits.topk(k).indices, True)
+    if p is not None:
+        chance, ids = logits.masked_fill(~kept, -torch.inf).softmax(dim=-1).sort(dim=-1, descending=True)
+        inside = chance.cumsum(dim=-1) - chance < p
+        kept = kept & torch.zeros_like(kept).scatter(-1, ids, inside)
+    return kept
+""", """def may_come(logits, k=None, p=None):
     shape = logits.shape
     rows = logits.reshape(-1, shape[-1])
     result = torch.zeros(rows.shape, dtype=torch.bool)
@@ -380,22 +117,33 @@ def may_come(logits, k=None, p=None):
             if p is not None and total >= p:
                 break
     return result.view(shape)
-""",
-        """
-from coursekit.decode import generate as course
-
+""", """from coursekit.decode import generate as course
 def may_come(logits, k=None, p=None):  # the course's own
     if k is not None:
         logits = course.top_k(logits, k)
     if p is not None:
         logits = course.top_p(logits, p)
     return logits > -torch.inf
-""",
-    ],
-    "draw_token": [
-        drawing(),
-        """
-def draw_token(logits, temperature, k, p, generator):
+"""], [
+    (3, "the token that crosses p is left out: without it", "- chance < p", "< p"),
+    (3, "unless nothing else is left",
+     "chance.cumsum(dim=-1) - chance < p", "(chance.cumsum(dim=-1) < p) | (torch.arange(logits.shape[-1]) == 0)"),
+    (3, "the kept places are places in the sorted order", "torch.zeros_like(kept).scatter(-1, ids, inside)", "inside"),
+    (3, "the probabilities are added up from the smallest", "descending=True", "descending=False"),
+    (9, "with k and p top-p looks at the probabilities before top-k", "masked_fill(~kept, -torch.inf).", ""),
+    (3, "whose own probability is at least p",
+     "chance.cumsum(dim=-1) - chance < p", "(chance >= p) | (torch.arange(logits.shape[-1]) == 0)"),
+    (0, "True and False have changed places", "return kept", "return ~kept"),
+    (6, "k + 1 tokens are kept", "logits.topk(k)", "logits.topk(k + 1)"),
+]),
+"draw_token": (FIRST, ["""def draw_token(logits, temperature, k, p, generator):
+    if temperature == 0: return logits.max(dim=-1).indices
+    logits = logits / temperature
+    if k is not None: logits = top_k(logits, k)
+    if p is not None: logits = top_p(logits, p)
+    chance = logits.softmax(dim=-1)
+    return torch.multinomial(chance, 1, generator=generator).squeeze(1)
+""", """def draw_token(logits, temperature, k, p, generator):
     if not temperature:
         return logits.argmax(1)
     chance = (logits / temperature).softmax(dim=1)
@@ -410,9 +158,7 @@ def draw_token(logits, temperature, k, p, generator):
     place = (chance.cumsum(dim=1) <= u).sum(dim=1, keepdim=True)
     place = torch.minimum(place, (chance > 0).sum(dim=1, keepdim=True) - 1)
     return order.gather(1, place)[:, 0]
-""",
-        """
-def draw_token(logits, temperature, k, p, generator):
+""", """def draw_token(logits, temperature, k, p, generator):
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = logits / temperature
@@ -420,12 +166,33 @@ def draw_token(logits, temperature, k, p, generator):
     logits = logits if p is None else top_p(logits, p)
     noise = -torch.empty_like(logits).exponential_(generator=generator).log()
     return (logits + noise).argmax(dim=-1)
-""",
-    ],
-    "cached_step": [
-        step(),
-        """
-def cached_step(ids, past, w, n_heads):
+"""], [
+    (6, "the temperature has no effect", "    logits = logits / temperature\n", ""),
+    (6, "the logits are multiplied by the temperature", "/ temperature", "* temperature"),
+    (10, "the temperature comes last", "    logits = logits / temperature\n", "",
+     "logits.softmax", "(logits / temperature).softmax"),
+    (9, "top-p comes before top-k", "    if k is not None: logits = top_k(logits, k)\n", "",
+     "    chance = logits", "    if k is not None: logits = top_k(logits, k)\n    chance = logits"),
+    (10, "at temperature 0 it is not the most likely", "return logits.max(dim=-1).indices", "temperature = 1"),
+    (11, "not from one with a seed of its own", "generator=generator", "generator=torch.Generator().manual_seed(0)"),
+    (2, "one token for each row", ".squeeze(1)", ""),
+    (3, "drawn from the probabilities of the first one", "torch.multinomial(chance, 1, generator=generator).squeeze(1)",
+     "torch.multinomial(chance[0], len(chance), replacement=True, generator=generator)"),
+]),
+"cached_step": (FIRST, ["""def cached_step(ids, past, w, n_heads):
+    (B, T), D = ids.shape, w["tokens"].shape[1]
+    if past is None:
+        past = [torch.zeros(B, n_heads, 0, D // n_heads)] * 2
+    S = past[0].shape[2]
+    x = w["tokens"][ids] + w["positions"][torch.arange(ids.shape[1]) + S]
+    query, key, value = F.linear(x, *w["qkv"]).view(B, T, 3, n_heads, -1).permute(2, 0, 3, 1, 4)
+    def append(old, new):
+        return torch.cat([old, new], dim=2)
+    keys, values = append(past[0], key), append(past[1], value)
+    mask = torch.arange(keys.shape[2]) <= torch.arange(keys.shape[2] - ids.shape[1], keys.shape[2])[:, None]
+    heads = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    return x + F.linear(heads.transpose(1, 2).reshape(B, T, D), *w["out"]), keys, values
+""", """def cached_step(ids, past, w, n_heads):
     outputs = []
     for t in range(ids.shape[1]):
         place = 0 if past is None else past[0].shape[2]
@@ -439,9 +206,7 @@ def cached_step(ids, past, w, n_heads):
         heads = (scores.softmax(-1)[..., None] * value).sum(dim=2)
         outputs.append(x + F.linear(heads.flatten(1), *w["out"]))
     return torch.stack(outputs, dim=1), *past
-""",
-        """
-def cached_step(ids, past, w, n_heads):
+""", """def cached_step(ids, past, w, n_heads):
     module = course.MultiHeadAttention(w["tokens"].shape[1], n_heads)
     module.load_state_dict({f"{n}.{kind}": t for n in ("qkv", "out") for kind, t in zip(("weight", "bias"), w[n])})
     cache, start = course.Cache(100), 0
@@ -451,31 +216,74 @@ def cached_step(ids, past, w, n_heads):
     x = F.embedding(ids, w["tokens"]) + w["positions"][start : start + ids.shape[1]]
     y = x + module(x, causal=True, cache=cache)
     return y, cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
-""",
-    ],
-    "pack_rows": [
-        packing(),
-        """
-from coursekit.data.packing import pack
-
+"""], [
+    (10, "the position is one too small", "+ S", "+ S - 1"),
+    (10, "the position is one too large", "+ S", "+ S + 1"),
+    (10, "the positions start at 0 again", " + S", ""),
+    (3, "the triangle starts at the top left", "attn_mask=mask", "is_causal=True"),
+    (11, "no mask: a query sees what comes after it", "attn_mask=mask", "attn_mask=None"),
+    (11, "only the new keys and values are returned", "), keys, values", "), key, value"),
+    (11, "the cache is returned as it came", "), keys, values", "), *(past if S else (keys, values))"),
+    (8, "the new keys and values stand before the cached ones", "[old, new]", "[new, old]"),
+]),
+"pack_rows": (FIRST, ["""def pack_rows(documents, length, end_id):
+    stream = [end_id] + [i for d in documents for i in d + [end_id]]
+    rows = range(0, len(stream) - length, length)
+    inputs = [stream[at : at + length] for at in rows]
+    targets = [stream[at + 1 : at + length + 1] for at in rows]
+    return torch.tensor(inputs), torch.tensor(targets)
+""", """from coursekit.data.packing import pack
 def pack_rows(documents, length, end_id):  # the course's own
     rows = pack(documents, length, end_id)
     return rows[:, :-1], rows[:, 1:]
-""",
-        """
-def pack_rows(documents, length, end_id):
+""", """def pack_rows(documents, length, end_id):
     end = torch.tensor([end_id])
     stream = torch.cat([end] + [torch.tensor(d + [end_id]) for d in documents])
     stream = stream[: (len(stream) - 1) // length * length + 1]
     return stream[:-1].reshape(-1, length), stream[1:].reshape(-1, length)
-""",
-    ],
-    "fine_tune": [tuning(150), """
-from itertools import islice
-
+"""], [
+    (0, "there are no ends", "[end_id] + [i for d in documents for i in d + [end_id]]", "sum(documents, [])"),
+    (0, "there is no end before the first document", "[end_id] + [i", "[i"),
+    (0, "the rows share no token", "length, length", "length, length + 1"),
+    (3, "the rest is filled up", "rows = ", "stream += (1 - len(stream)) % length * [end_id]\n    rows = "),
+    (3, "a last row that just fits is missing", "- length", "- length - 1"),
+    (6, "the targets are the inputs", "stream[at + 1 : at + length + 1]", "stream[at : at + length]"),
+    (6, "the last target of a row is its first input",
+     "stream[at + 1 : at + length + 1]", "stream[at + 1 : at + length] + [stream[at]]"),
+    (0, "each document has rows of its own", """def pack_rows(documents, length, end_id):
+    inputs, targets = [], []
+    for document in documents:
+        row = [end_id] + document + [end_id]
+        for at in range(0, len(row) - 1, length):
+            part = row[at : at + length + 1]
+            part = part + [end_id] * (length + 1 - len(part))
+            inputs.append(part[:-1])
+            targets.append(part[1:])
+    return torch.tensor(inputs), torch.tensor(targets)
+"""),
+]),
+"fine_tune": (FIRST, ["""from coursekit.models.gpt import GPT
+def next_token_loss(logits, ids, real, learned):
+    counts = learned[:, 1:] & real[:, 1:] & real[:, :-1]
+    return F.cross_entropy(logits[:, :-1][counts], ids[:, 1:][counts])
+def fine_tune(model, batch):
+    updates = 150
+    model = model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
+    for step in range(updates):
+        optimizer.param_groups[0]["lr"] = 1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))
+        rows = torch.randperm(1000)[:16]
+        width = int(batch["mask"][rows].sum(dim=1).max())
+        ids, mask, learned = (batch[name][rows, :width] for name in ("ids", "mask", "loss_mask"))
+        loss = next_token_loss(model(ids, mask), ids, mask, learned)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+""", """from itertools import islice
 from coursekit.data.batches import Shuffled
 from coursekit.models.gpt import gpt_loss
-
 def fine_tune(model, batch):
     torch.manual_seed(3)
     model.train()
@@ -490,5 +298,19 @@ def fine_tune(model, batch):
         optimizer.step()
         schedule.step()
     return model
-"""],
-}  # fmt: skip
+"""], [
+    (0, "no weight has changed", "updates = 150", "updates = 3", "\n        optimizer.step()", ""),
+    (0, "it writes one token again and again", "updates = 150", "updates = 40",
+     "next_token_loss(model(ids, mask), ids, mask, learned)",
+     "F.cross_entropy(model(ids, mask)[learned], ids[learned])"),
+    (0, "its weights are not the pre-trained ones", "updates = 150", "updates = 3",
+     "model.train", "GPT(model.config).train"),
+    (0, "some of its matrices are as they were", "updates = 150", "updates = 3",
+     "AdamW(model", "AdamW(model.blocks[-1]"),
+    (0, "train longer", "updates = 150", "updates = 3",
+     "1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))", "1e-6"),
+    (0, "the training diverged", "updates = 150", "updates = 3", "torch.optim.AdamW", "torch.optim.SGD",
+     "1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))", "1e38"),
+    (0, "return the fine-tuned model itself", "updates = 150", "updates = 3", "return model", "return model.blocks"),
+]),
+})  # fmt: skip

@@ -1,0 +1,216 @@
+"""What the checks of several exercises share: draws, references, judges, and layers with places for mistakes."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coursekit.grading.calls import Arrays
+from coursekit.grading.parts import Case
+
+# --- what cases are drawn from -------------------------------------------------------------------------
+
+
+def numbers(*shape: int, generator: torch.Generator, scale: float = 1.0) -> torch.Tensor:
+    return scale * torch.randn(shape, generator=generator)
+
+
+def sizes(generator: torch.Generator, number: int, least: int = 3, most: int = 6) -> list[int]:
+    """Different sizes, so that no axis can be taken for another."""
+    return (least + torch.randperm(most - least + 1, generator=generator)[:number]).tolist()
+
+
+def number(generator: torch.Generator, least: int, most: int) -> int:
+    return int(torch.randint(least, most + 1, (1,), generator=generator))
+
+
+def share(generator: torch.Generator, least: float, most: float) -> float:
+    """With two decimals."""
+    return number(generator, round(100 * least), round(100 * most)) / 100
+
+
+def some_allowed(*shape: int, generator: torch.Generator) -> torch.Tensor:
+    """A mask with at least two True and one False in each row (of at least three)."""
+    order = torch.rand(shape, generator=generator).argsort(dim=-1)
+    kept = torch.randint(2, shape[-1], (*shape[:-1], 1), generator=generator)
+    return order < kept
+
+
+def random_weights(D: int, d_ff: int, attentions: int, generator: torch.Generator) -> list[Tensor]:
+    """Weight and bias of all modules, none of them zeros: attentions and their norms, then the network and its norm."""
+
+    def linear(d_out: int, d_in: int) -> list[Tensor]:
+        return [numbers(*shape, generator=generator, scale=0.3) for shape in ((d_out, d_in), (d_out,))]
+
+    def of_norm() -> list[Tensor]:  # a scale far from 0: a variance that eps changes is left to cases of its own
+        return [0.7 + 0.6 * torch.rand(D, generator=generator), numbers(D, generator=generator, scale=0.5)]
+
+    found = []
+    for _ in range(attentions):
+        found += [*linear(3 * D, D), *linear(D, D), *of_norm()]
+    return [*found, *linear(d_ff, D), *linear(D, d_ff), *of_norm()]
+
+
+def silenced(weights: Sequence[Tensor], *places: int) -> list[Tensor]:
+    """Zeros in the layers at these places, so that their branches add nothing."""
+    return [torch.zeros_like(w) if i // 2 in places else w for i, w in enumerate(weights)]
+
+
+# --- references: their options are places for mistakes -------------------------------------------------
+
+
+def wide(arguments: Sequence[Any]) -> list[Any]:
+    """With numbers of 64 bits."""
+    return [a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in arguments]
+
+
+def log_p(scores: np.ndarray) -> np.ndarray:
+    return scores - max(scores) - np.log(sum(np.exp(s - max(scores)) for s in scores))
+
+
+def softmax_reference(scores, mask):
+    """Zeros where nothing is allowed."""
+    return scores.double().masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0)
+
+
+def quotient(e: Tensor, mask: Tensor) -> Tensor:
+    e = e * mask
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+SOFTMAXES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "the highest score is a masked one, and beside it the allowed ones vanish: mask first, then find the maximum": (
+        lambda scores, mask: quotient((scores - scores.amax(dim=-1, keepdim=True)).exp(), mask)
+    ),
+    "the weights of a row no longer sum to 1: mask the scores before the softmax, not the weights after it": (
+        lambda scores, mask: scores.softmax(dim=-1) * mask
+    ),
+    "the softmax runs over the wrong axis: each row, the last axis, sums to 1": lambda scores, mask: (
+        scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num(0)
+    ),
+    "exp overflows for large scores: subtract the highest allowed score of each row first, or fill with -inf "
+    "and let torch.softmax do it": lambda scores, mask: quotient(scores.exp(), mask),
+}
+
+
+def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:
+    """Those of exercises 02 and 03; ``extreme`` is the aspect of very high and low scores."""
+    draw, allow = partial(numbers, generator=generator), partial(some_allowed, generator=generator)
+    B, T, S = sizes(generator, 3)
+    everything = partial(torch.ones, dtype=torch.bool)
+    highest_masked = torch.tensor([[1000.0, 0.0, 1.0], [2.0, 1000.0, 0.0]])
+    low = -1e10 * torch.stack([1 + torch.randperm(3, generator=generator) for _ in range(2)])
+    allowed = torch.tensor([[False, True, True], [True, False, True]])
+    return [
+        Case("softmax", "nothing is masked", (draw(B, S), everything(B, S))),
+        Case("softmax", "nothing is masked, as many rows as columns", (draw(4, 4), everything(4, 4))),
+        Case("mask", "some positions are masked", (draw(B, S), allow(B, S))),
+        Case("mask", "scores (B, T, S), mask (B, 1, S)", (draw(B, T, S, scale=2), allow(B, 1, S))),
+        Case("mask", "all scores are negative", (-5 - draw(B, S).abs(), allow(B, S))),
+        Case(extreme, "scores around 1,000", (1000 + draw(B, S), allow(B, S))),
+        Case(extreme, "the highest score is masked", (highest_masked + draw(2, 3), allowed)),
+        Case(extreme, "scores below -10,000,000,000", (low, allowed)),
+    ]
+
+
+def scaled_scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    return scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+
+
+def scaled_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_scores(query, key, mask).softmax(dim=-1).nan_to_num(0)
+
+
+def mask_afterwards(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_weights(query, key, None) * (1 if mask is None else mask)
+
+
+def over_queries(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_scores(query, key, mask).softmax(dim=-2)
+
+
+def scaled_by(factor: Callable[..., float]) -> Callable[..., Tensor]:
+    """Weights of scores that are multiplied by a factor of queries and keys, instead of 1 / sqrt(Dh)."""
+    return lambda query, key, mask: scaled_weights(query * query.shape[-1] ** 0.5 * factor(query, key), key, mask)
+
+
+def apart(x: Tensor, n_heads: int) -> Tensor:
+    """(B, T, H Dh) -> (B, H, T, Dh)."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def together(heads: Tensor) -> Tensor:
+    """(B, H, T, Dh) -> (B, T, H Dh)."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def thirds(qkv: Tensor, n_heads: int) -> list[Tensor]:
+    return [apart(part, n_heads) for part in qkv.chunk(3, dim=-1)]
+
+
+def viewed_thirds(qkv: Tensor, n_heads: int) -> list[Tensor]:
+    return [x.reshape(len(x), n_heads, x.shape[1], -1) for x in qkv.chunk(3, dim=-1)]
+
+
+VIEWED = (
+    "the heads are cut by a view alone, which mixes positions and heads: make it (B, T, H, Dh) first, then swap the "
+    "axes T and H"
+)
+
+
+# --- layers: wirings, and a norm with places for mistakes ----------------------------------------------
+
+
+def in_pairs(weights: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Weight and bias of each module."""
+    return list(zip(weights[::2], weights[1::2], strict=True))
+
+
+def norm(z: Tensor, weight: Tensor, bias: Tensor, *, correction: int = 0, outside: bool = False, eps: float = 1e-5):
+    """The layer norm of the last axis; ``outside``: eps is added to the root."""
+    variance = z.var(-1, keepdim=True, correction=correction)
+    root = variance.sqrt() + eps if outside else (variance + eps).sqrt()
+    return weight * (z - z.mean(-1, keepdim=True)) / root + bias
+
+
+def post_norm(x: Tensor, branch: Callable[[Tensor], Tensor], normalise: Callable[[Tensor], Tensor]) -> Tensor:
+    return normalise(x + branch(x))
+
+
+def pre_norm(x, branch, normalise):
+    return x + branch(normalise(x))
+
+
+# --- judges --------------------------------------------------------------------------------------------
+
+
+def judge_zeros(case: Case, answers: Sequence[Arrays]) -> str | None:
+    scores, mask = case.arguments
+    small = (answers[-1]["value"][~mask.expand_as(scores).numpy()] != 0).any()
+    return "a masked position has a small weight: it must be exactly 0" if small else None
+
+
+def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> str | None:
+    """Whether the draws come from the generator, all of them, and from nothing else."""
+    if len(answers) < 2 or case.secret not in ("same", "other"):
+        return None
+    before, now = answers[-2], answers[-1]
+    unchanged = [np.array_equal(before.get(name), now[name]) for name in names]
+    if case.secret == "same" and not all(unchanged):
+        return "the same generator state gave another result: draw from the generator you are given, nothing else"
+    if case.secret == "other" and any(unchanged):
+        return (
+            "another generator, or the same one later, gave the same result: draw from the generator you are given, "
+            "not from one with a seed of its own"
+        )
+    return None
+
+
+def equally_likely(counts: np.ndarray) -> bool:
+    """A count may differ from its mean by six standard deviations: right answers fail once in millions."""
+    n, p = counts.sum(), 1 / len(counts)
+    return bool((abs(counts - n * p) <= 6 * (n * p * (1 - p)) ** 0.5).all())

@@ -1,0 +1,140 @@
+"""The tables of a marked class: one for the marker, and what Moodle and Canvas import.
+
+Much of their text comes from students. Whatever the separator that a spreadsheet reads a table with, no cell
+of it begins a formula.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+from coursekit.files import write_atomically
+from coursekit.grading import printable
+from coursekit.grading.release import CHECK, mark_up
+
+LONGEST = 16_000  # characters, before marks are put in; Excel has room for 32,767 in a cell
+SIGNS = "=+@＝＋－＠﹦﹢﹣﹫-"  # begin a formula
+# A German Excel ends a cell at ";", so that one can begin in the middle of ours, or a quotation that swallows the next.
+NEEDS_MARK = re.compile(rf"(^[\s\"]*)(?=[{SIGNS}])|([;|]\s*)(?=[\"{SIGNS}]|$)")
+MOODLE = ["Identifier", "Full name", "ID number", "Grade", "Maximum Grade"]
+MOODLE += ["Last modified (grade)", "Feedback comments"]
+CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+IDENTITIES = ["pseudonym", "student", "name", "platform_id", "file"]
+
+
+def as_cell(value: Any) -> str:
+    """The text of a cell: numbers as they are, other text on one line, with ``'`` where a formula would begin."""
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    text = " ".join(printable(str(value)[:LONGEST]).split())
+    return NEEDS_MARK.sub(r"\g<0>'", text)
+
+
+def write_csv(path: Path, lines: Iterable[Iterable[Any]]) -> None:
+    write_rows(path, [[as_cell(value) for value in line] for line in lines])
+
+
+def write_rows(path: Path, rows: list[list[str]]) -> None:
+    def fill(unfinished: Path) -> None:
+        with unfinished.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+    write_atomically(path, fill)
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def in_zone(when: datetime, zone: tzinfo | None = None) -> datetime:
+    """A time in ``zone`` (None: here), or in its own zone where the move would leave the years 1 to 9999."""
+    try:
+        return when.astimezone(zone)
+    except (OverflowError, ValueError, OSError):
+        return when
+
+
+def write_tables(
+    rows: Iterable[Any], out: Path, exercise: str, master: Any, of: int, real: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write ``EXERCISE.csv``, ``EXERCISE_moodle.csv`` and ``EXERCISE_canvas.csv``; return their paths.
+
+    Args:
+        rows: each with ``submission``, ``status``, ``result`` and ``standing``.
+        of: points of the exercise.
+        real: for anonymous marking, the submission with the real names by the student's pseudonym. The platforms
+            get the names, the marker's table does not, and ``identities.csv`` leads from one to the other.
+    """
+    rows = list(rows)
+    if real is not None:
+        rows.sort(key=lambda row: row.submission.student)  # the order of the names would tell who is who
+        write_identities(out / "identities.csv", real)
+    graded = [mark_up(cell)["grade_id"] for cell in master.cells if mark_up(cell).get("grade")]
+    head = ["student", "name", "file", "handed_in", "status", "total", "of"]
+    head += [*(name.removeprefix(CHECK) for name in graded), "flags", "details"]
+    paths = {kind: out / f"{exercise}{kind}.csv" for kind in ("", "_moodle", "_canvas")}
+    write_csv(paths[""], [head, *(marker_line(row, graded, of) for row in rows)])
+    moodle, canvas = [MOODLE], [[*CANVAS, exercise], ["Points Possible", "", "", "", "", of]]
+    for row in rows:
+        if not row.standing:
+            continue
+        s = (real or {}).get(row.submission.student, row.submission)
+        total = "" if row.standing.waiting else row.standing.total
+        own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
+        identifier = f"Participant {s.platform_id}" if s.platform_id else ""
+        moodle.append([identifier, s.name, own, total, of, "", ""])
+        if total != "":  # an empty cell would wipe what stands there
+            canvas.append([s.name, s.platform_id, own, "", "", total])
+    if real is not None:  # and so would the order here, next to the marker's table
+        moodle[1:], canvas[2:] = sorted(moodle[1:], key=str), sorted(canvas[2:], key=str)
+    write_csv(paths["_moodle"], moodle)
+    write_csv(paths["_canvas"], canvas)
+    return list(paths.values())
+
+
+def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
+    s, result = row.submission, row.result
+    if row.standing:
+        points = row.standing.points
+    else:
+        points = {CHECK + part["name"]: part["points"] for part in result["parts"]} if result else {}
+    numbers = ["" if points.get(name) is None else points[name] for name in graded]
+    total = sum(p for p in points.values() if p is not None) if result else ""
+    state = row.status if not result else "waits for a person" if "" in numbers else "marked"
+    when = in_zone(s.handed_in, UTC) if s.handed_in else None
+    handed_in = f"{when.replace(tzinfo=None).isoformat(' ', 'seconds')} {when.tzname()}" if when else ""
+    flags = "; ".join([*([s.problem] if s.problem else []), *s.flags])
+    details = " | ".join(result["details"]) if result else ""
+    return [s.student, s.name, s.file, handed_in, state, total, of, *numbers, flags, details]
+
+
+def write_identities(path: Path, real: Mapping[str, Any]) -> None:
+    """Add to the list that leads from pseudonyms to students; it serves all exercises of a marking's folder."""
+    known = {row[0]: row for row in read_rows(path)[1:] if row} if path.exists() else {}
+    known |= {name: [as_cell(v) for v in (name, s.student, s.name, s.platform_id, s.file)] for name, s in real.items()}
+    write_rows(path, [IDENTITIES, *(known[name] for name in sorted(known))])
+
+
+def remove_student(path: Path, names: set[str]) -> int:
+    """Take the rows of a student out of a table written here; return how many.
+
+    Args:
+        names: the student's id, pseudonym and number on the platform. A number counts where no id stands beside it.
+    """
+    head, *rows = read_rows(path)
+    names = {as_cell(name) for name in names} - {""}
+    numbers = names | {f"Participant {name}" for name in names}
+
+    def is_theirs(row: list[str]) -> bool:
+        line = dict(zip(head, row))
+        own = [line[column] for column in ("pseudonym", "student", "ID number", "SIS User ID") if line.get(column)]
+        return bool(set(own) & names) or (not own and bool({line.get("Identifier"), line.get("ID")} & numbers))
+
+    left = [row for row in rows if not is_theirs(row)]
+    if len(left) < len(rows):
+        write_rows(path, [head, *left])
+    return len(rows) - len(left)

@@ -1,0 +1,71 @@
+"""A mark is fresh: whatever it depends on changes its digest, and nothing else does."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coursekit
+from coursekit.grading.closure import closure, fingerprint, imported, path_of
+from coursekit.grading.release import checks_of, masters
+from coursekit.lectures import home
+
+CHECKS = "coursekit.grading.checks."
+
+
+def test_every_checks_closure_holds_what_it_imports_and_the_marking_but_no_other_exercises_checks():
+    every = {CHECKS + path.stem[3:] for path in masters(home())}
+    for name in every:
+        found = closure([name])
+        assert {name, "coursekit.grading.parts", "coursekit.grading.calls", "coursekit.grading"} <= found
+        loaded = subprocess.run(
+            [sys.executable, "-c", f"import sys, {name}; print(*[m for m in sys.modules if m[:9] == 'coursekit'])"],
+            capture_output=True, text=True, check=True, cwd=home(),
+        ).stdout.split()  # fmt: skip
+        assert set(loaded) - {"coursekit.grading.checks"} <= found, "Python itself imports it"
+
+
+def test_imports_are_found_inside_functions_and_of_modules():
+    source = "def f():\n    from coursekit.nn import attention\n%pip install x\nimport coursekit.text.bpe as b, torch"
+    assert set(imported(source)) == {"coursekit.nn", "coursekit.nn.attention", "coursekit.text.bpe"}
+    assert path_of("coursekit.nn.attention.attend") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "fresh"),
+    [
+        ("grading/checks/vit.py", False),
+        ("grading/checks/common.py", False),
+        ("grading/marking.py", False),
+        ("grading/inside.py", False),
+        ("nn/attention.py", False),
+        ("recipes/checkpoints/vit/model.safetensors", False),
+        ("grading/checks/gpt.py", True),
+        ("grading/feedback.py", True),
+        ("viz/heads.py", True),
+    ],
+)
+def test_a_change_of_what_a_mark_depends_on_is_a_new_fingerprint(tmp_path, changed, fresh):
+    package = tmp_path / "coursekit"
+    shutil.copytree(Path(coursekit.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    asked = f"""
+from coursekit.grading.closure import fingerprint
+print(fingerprint({CHECKS + "vit"!r}, "from coursekit.recipes.vit import load"))
+"""
+
+    def ask():
+        return subprocess.run(
+            [sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    before = ask()
+    with (package / changed).open("ab") as file:
+        file.write(b"\n# changed\n")
+    assert (ask() == before) == fresh
+
+
+def test_the_given_code_counts():
+    name = checks_of("03_self_attention").__name__
+    assert fingerprint(name, "") != fingerprint(name, "from coursekit.text.bpe import BPE")

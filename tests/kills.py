@@ -1,0 +1,122 @@
+"""Kill the marking of a class at random moments, again and again: nothing may be lost, booked twice or left behind.
+
+``python -m tests.kills 1000`` marks a class of twelve, kills the command after a random time, starts it again, and so
+on until the class is done; then the next class, until there were as many kills. ``make full`` does it.
+"""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import nbformat
+import psutil
+
+from coursekit.lectures import home
+from tests.grading.classroom import NAME, SOLUTIONS, only
+
+CLASS = 12
+MEAN_SECONDS = 2.5  # between the start of a marking and its end by a kill
+TABLES = [f"{NAME}{kind}.csv" for kind in ("", "_moodle", "_canvas")]
+
+
+def hand_in(folder: Path) -> None:
+    """Right, wrong, empty and broken submissions of one small part."""
+    for number in range(CLASS):
+        path = folder / f"s{number:02}" / f"{NAME}.ipynb"
+        path.parent.mkdir(parents=True)
+        source = SOLUTIONS["luong_score"] + f"\n# {number}"
+        if number % 4 == 3:
+            source = source.replace("return", "raise ValueError\n    return", 1)
+        nbformat.write(only(luong_score=source), path)
+    (folder / "s05" / f"{NAME}.ipynb").write_text("{")
+
+
+def start(folder: Path, out: Path) -> subprocess.Popen:
+    words = [sys.executable, "-m", "coursekit", "grade", "02", str(folder), "--out", str(out), "--workers", "2"]
+    return subprocess.Popen(words, cwd=home(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def ended(process: subprocess.Popen, seconds: float) -> bool:
+    """Wait; True if the marking came to its end by itself, False if it had to be killed."""
+    try:
+        _, said = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        return False
+    assert process.returncode == 0, said.decode()
+    return True
+
+
+def left_running(folder: Path) -> list[list[str]]:
+    """Processes of a killed marking that are still there a second later."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if str(folder) in str(p.info["cmdline"])]
+        found += [p.info["cmdline"] for p in psutil.process_iter(["name", "cmdline"]) if p.info["name"] == "bwrap"]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def booked(out: Path) -> list[tuple]:
+    """What the gradebook says: student, part, points. Each pair stands once, or it was booked twice."""
+    if not (out / "gradebook.db").exists():
+        return []
+    query = """select s.student_id, b.name, g.auto_score from grade g
+        join submitted_notebook n on g.notebook_id = n.id join submitted_assignment s on n.assignment_id = s.id
+        join grade_cell c on g.cell_id = c.id join base_cell b on b.id = c.id order by 1, 2"""
+    with closing(sqlite3.connect(out / "gradebook.db")) as book:
+        rows = book.execute(query).fetchall()
+    assert len({row[:2] for row in rows}) == len(rows), "booked twice"
+    return rows
+
+
+def tables(out: Path) -> list[bytes]:
+    return [(out / name).read_bytes() for name in TABLES]
+
+
+def verified(out: Path) -> None:
+    words = [sys.executable, "-m", "coursekit", "grade", "verify", "--out", str(out)]
+    done = subprocess.run(words, cwd=home(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def main(kills: int) -> str:
+    """Kill until there were so many; what was seen, in a sentence."""
+    moments, killed, classes, resumed = random.Random(0), 0, 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        folder.chmod(0o755)
+        hand_in(folder / "in")
+        (folder / "private").mkdir()
+        assert ended(start(folder / "in", folder / "whole"), 600)
+        want = booked(folder / "whole")
+        key = (folder / "whole" / "key").read_bytes()
+        while killed < kills:
+            out, classes = folder / f"out{classes}", classes + 1
+            out.mkdir()
+            (out / "results").mkdir()
+            (out / "key").write_bytes(key)  # the same cases
+            while True:
+                process = start(folder / "in", out)
+                seconds = moments.expovariate(1 / MEAN_SECONDS) if killed < kills else 600
+                if ended(process, seconds):
+                    break
+                killed, resumed = killed + 1, resumed + 1
+                assert not left_running(folder), "something of a killed marking is still running"
+                booked(out)
+            assert booked(out) == want, "the gradebook differs from that of a marking that was not killed"
+            assert tables(out) == tables(folder / "whole")
+            verified(out)
+    return f"{killed} kills in {classes} classes of {CLASS}: nothing lost, booked twice or left running"
+
+
+if __name__ == "__main__":
+    print(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000))
