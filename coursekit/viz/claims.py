@@ -11,6 +11,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+KINDS = {
+    "measured": "measured now",
+    "recorded": "recorded with the shipped weights",
+    "check": "checks: true by algebra, whatever was learned",
+}
 _claims: dict[str, dict[str, Any]] = {}
 _stopped: dict[str, str] = {}  # runs that were ended by hand
 
@@ -22,23 +27,29 @@ class ClaimFailed(AssertionError):
         return [f"ClaimFailed: {self}"]  # in a notebook the sentence says it all
 
 
-def claim(name: str, value: float, *, at_least: float | None = None, at_most: float | None = None) -> None:
+def claim(
+    name: str, value: float, *, at_least: float | None = None, at_most: float | None = None, kind: str = "measured"
+) -> None:
     """State that ``value`` lies within a bound, and check it.
 
     Args:
         name: what is claimed; saying it again replaces it (a cell may be run twice).
         value: the number measured.
         at_least, at_most: the bound; exactly one of the two.
+        kind: ``"measured"`` in this notebook, ``"recorded"`` when the number is read from the metrics of shipped
+            weights, or ``"check"`` when it has to hold by algebra, so that only a bug could break it.
 
     Raises:
         ClaimFailed: the value is outside the bound, or not a number.
     """
     if (at_least is None) == (at_most is None):
         raise ValueError(f"claim {name!r} needs exactly one of at_least and at_most")
+    if kind not in KINDS:
+        raise ValueError(f"claim {name!r} is of kind {kind!r}: must be one of {', '.join(KINDS)}")
     value = float(value.detach() if hasattr(value, "detach") else value)
     bound = {"at_least": at_least} if at_most is None else {"at_most": at_most}
     ok = not math.isnan(value) and (value >= at_least if at_most is None else value <= at_most)
-    _claims[name] = {"name": name, "value": value, **bound, "ok": ok}
+    _claims[name] = {"name": name, "value": value, **bound, "ok": ok, "kind": kind}
     save()
     if not ok:
         word, limit = ("at least", at_least) if at_most is None else ("at most", at_most)
@@ -69,9 +80,12 @@ class Claims:
             )
             return f"<tr>{cells}<td>{mark}</td></tr>"
 
-        head = "<tr><th style='text-align:left'>claim</th><th>measured</th><th>bound</th><th>verdict</th></tr>"
-        body = "".join(map(row, self.rows))
-        return f"<table style='font-size:15px'><thead>{head}</thead><tbody>{body}</tbody></table>"
+        head = "<tr><th style='text-align:left'>{}</th><th>value</th><th>bound</th><th>verdict</th></tr>"
+        body = ""
+        for kind, title in KINDS.items():
+            if found := [c for c in self.rows if c.get("kind", "measured") == kind]:
+                body += f"<tbody>{head.format(title)}{''.join(map(row, found))}</tbody>"
+        return f"<table style='font-size:15px'>{body}</table>"
 
     def __repr__(self) -> str:
         return "\n".join(f"{'ok  ' if c['ok'] else 'FAIL'} {c['value']:10.4g}  {c['name']}" for c in self.rows)

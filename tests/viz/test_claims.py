@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import pytest
 
@@ -46,9 +47,23 @@ def test_the_table_and_the_file_hold_every_claim_once(tmp_path, monkeypatch):
     assert "0.75" in html
     assert "≤ 4" in html
     assert json.loads(file.read_text()) == [
-        {"name": "first <b>", "value": 0.75, "at_least": 0.1, "ok": True},
-        {"name": "second", "value": 3.0, "at_most": 4, "ok": True},
+        {"name": "first <b>", "value": 0.75, "at_least": 0.1, "ok": True, "kind": "measured"},
+        {"name": "second", "value": 3.0, "at_most": 4, "ok": True, "kind": "measured"},
     ]
+
+
+def test_each_kind_has_its_own_rows():
+    claim("second", 3, at_most=4, kind="check")
+    claim("first", 0.25, at_least=0.1)
+    claim("third", 1, at_least=0, kind="recorded")
+    heads = re.findall(r"<tbody><tr><th[^>]*>([^<]*)</th>.*?<td[^>]*>([^<]*)</td>", claims()._repr_html_())
+    assert heads == [
+        ("measured now", "first"),
+        ("recorded with the shipped weights", "third"),
+        ("checks: true by algebra, whatever was learned", "second"),
+    ]
+    with pytest.raises(ValueError, match="'guessed': must be one of measured, recorded, check"):
+        claim("a", 1, at_least=0, kind="guessed")
 
 
 def test_a_failed_claim_is_in_the_file(tmp_path, monkeypatch):
@@ -56,4 +71,6 @@ def test_a_failed_claim_is_in_the_file(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSEKIT_CLAIMS", str(file))
     with pytest.raises(ClaimFailed):
         claim("wrong", 0, at_least=1)
-    assert json.loads(file.read_text()) == [{"name": "wrong", "value": 0.0, "at_least": 1, "ok": False}]
+    assert json.loads(file.read_text()) == [
+        {"name": "wrong", "value": 0.0, "at_least": 1, "ok": False, "kind": "measured"}
+    ]
