@@ -288,9 +288,7 @@ def picture(path: Path, notebook: Any) -> bytes | None:
     figures = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            data = output.get("data", {})
-            inside = re.search(r'<img [^>]*src="data:image/png;base64,([^"]+)"', data.get("text/html", ""))
-            if png := data.get("image/png") or (inside and inside[1]):
+            if png := output.get("data", {}).get("image/png"):
                 figures.setdefault(cell.id, png)
     chosen = figures.get(PICTURES.get(path.stem)) or next(iter(figures.values()), None)
     return base64.b64decode(chosen) if chosen else None

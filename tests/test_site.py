@@ -271,14 +271,6 @@ def test_the_folder_of_a_published_course_is_cloned(tmp_path, monkeypatch):
     assert "`git clone https://github.com/o/r`" in site.run_page(README, tmp_path)
 
 
-def test_the_picture_of_a_card_may_stand_in_a_page():
-    image = base64.b64encode(b"picture").decode()
-    cells = [("text", "-", "a", [output(text_html="<p>no</p>")])]
-    cells += [("drawing", "-", "b", [output(text_html=f'<img alt="x" src="data:image/png;base64,{image}">')])]
-    assert site.picture(Path("01_x"), lecture("01 · X", cells)) == b"picture"
-    assert site.picture(Path("01_x"), lecture("01 · X", cells[:1])) is None
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["claims.html", "lectures/01_sums.html"])

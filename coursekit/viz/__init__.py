@@ -6,6 +6,7 @@ from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.corruption import Corruption
 from coursekit.viz.crops import Crops
 from coursekit.viz.diagrams import block_diagram, encoder_decoder, several_heads, transformer_stacks
+from coursekit.viz.figures import COLORS, color_of, with_alt
 from coursekit.viz.fill_mask import FillMask
 from coursekit.viz.flow import Flow
 from coursekit.viz.forecast import Forecast
@@ -16,7 +17,7 @@ from coursekit.viz.masks import Masks
 from coursekit.viz.next_token import NextToken
 from coursekit.viz.overlay import Overlay
 from coursekit.viz.patches import Patches
-from coursekit.viz.plots import COLORS, bars, curves, heatmap, image_grid, new_axes
+from coursekit.viz.plots import bars, curves, heatmap, image_grid, new_axes
 from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
 from coursekit.viz.qkv import QKV
@@ -53,6 +54,7 @@ __all__ = [
     "block_diagram",
     "claim",
     "claims",
+    "color_of",
     "curves",
     "encoder_decoder",
     "heatmap",
@@ -61,4 +63,5 @@ __all__ = [
     "several_heads",
     "show",
     "transformer_stacks",
+    "with_alt",
 ]

@@ -82,6 +82,6 @@ def as_text(tokens: Sequence) -> list[str]:
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever contrasts more with ``color`` (WCAG 2.2, relative luminance)."""
+    """Nearly black or white, whichever contrasts more with ``color`` (WCAG 2.2, relative luminance)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
-    return "#000" if np.dot(linear, (0.2126, 0.7152, 0.0722)) > 0.179 else "#fff"
+    return "#010101" if np.dot(linear, (0.2126, 0.7152, 0.0722)) > 0.179 else "#fff"

@@ -1,39 +1,13 @@
-"""Drawings of architectures. A notebook shows them at once, and they follow its theme."""
+"""Drawings of architectures."""
 
 from collections.abc import Sequence
 
-from IPython import get_ipython
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from coursekit.viz.alignment import as_text
-from coursekit.viz.plots import COLORS, figure_html, new_axes
-from coursekit.viz.widget import Widget
-
-
-class Diagram(Widget):
-    """The figure of ``ax`` as a picture that is dark in the dark; the figure is closed.
-
-    Args:
-        alt: what a screen reader says.
-    """
-
-    module = "inverted"
-
-    def __init__(self, ax: Axes, alt: str):
-        self.data = {}
-        self.picture = figure_html(ax, alt)
-
-    def static_html(self) -> str:
-        return self.picture
-
-
-def as_diagram(ax: Axes, alt: str) -> Axes:
-    """``ax``, shown in a notebook as a ``Diagram``; elsewhere its figure stays open, as Matplotlib's do."""
-    if get_ipython() is not None:
-        display(Diagram(ax, alt))
-    return ax
+from coursekit.viz.alignment import as_text, ink_on
+from coursekit.viz.figures import COLORS, with_alt
+from coursekit.viz.plots import new_axes
 
 
 def encoder_decoder(
@@ -57,7 +31,7 @@ def encoder_decoder(
         ax.text(x, 0, text, color="w", ha="center", va="center", fontsize=13)
 
     def arrow(start: tuple[float, float], end: tuple[float, float], **more) -> None:
-        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.6} | more)
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.6} | more)
 
     for s, token in enumerate(source):
         box(s, rf"$\bar h_{{{s + 1}}}$", COLORS[0])
@@ -70,9 +44,7 @@ def encoder_decoder(
         box(x, f"$h_{{{t + 1}}}$", COLORS[1])
         ax.text(x, 1, token, ha="center", va="center", fontsize=15)
         arrow((x, 0.4), (x, 0.82))
-        ax.text(
-            x, -1, target[t - 1] if t else "start", ha="center", va="center", fontsize=15 if t else 12, color="0.35"
-        )
+        ax.text(x, -1, target[t - 1] if t else "start", ha="center", va="center", fontsize=15 if t else 12, color="0.5")
         arrow((x, -0.82), (x, -0.4))
         if t:
             arrow((x - 0.62, 0), (x - 0.38, 0))
@@ -85,7 +57,7 @@ def encoder_decoder(
             curve = {"arrowstyle": "-", "lw": 0.3 + 7 * weight, "alpha": 0.25 + 0.65 * weight, "color": COLORS[2]}
             arrow((s, 0.38), (x - 0.2, 0.4), **curve, connectionstyle=f"arc3,rad={-0.66 + 0.05 * s}")
             ax.text(s - 0.1, 0.42, f"{weight:.2f}", ha="right", va="bottom", fontsize=11)
-    return as_diagram(ax, f"An encoder reads {' '.join(source)}, a decoder writes {' '.join(target)}. {title}")
+    return with_alt(ax, f"An encoder reads {' '.join(source)}, a decoder writes {' '.join(target)}. {title}")
 
 
 def transformer_stacks(n_layers: int = 6) -> Axes:
@@ -103,8 +75,8 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
         ax.text(x, y, text, color="w", ha="center", va="center", fontsize=11)
 
     def line(*points: tuple[float, float], **more) -> None:
-        ax.plot(*zip(*points[:-1], strict=True), color="0.35", lw=1.6)
-        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.6} | more)
+        ax.plot(*zip(*points[:-1], strict=True), color="0.5", lw=1.6)
+        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.6} | more)
 
     def part(x: float, y: float, text: str, color: str, side: int) -> None:
         """A part of a block, its residual connection around it on one side, and the norm that adds the two."""
@@ -140,7 +112,7 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
     box(5, high + 0.65, "logits: the same matrix", "0.2", 0.5)
     line((5, high + 0.97), (5, high + 1.5))
     ax.text(5, high + 1.75, "the next target words", ha="center", va="center", fontsize=12)
-    return as_diagram(ax, f"Encoder and decoder of a Transformer, {n_layers} layers each")
+    return with_alt(ax, f"Encoder and decoder of a Transformer, {n_layers} layers each")
 
 
 def several_heads(n_heads: int = 4) -> Axes:
@@ -158,10 +130,10 @@ def several_heads(n_heads: int = 4) -> Axes:
 
     def box(x: float, y: float, width: float, text: str, color: str, high: float = 0.62) -> None:
         ax.add_patch(FancyBboxPatch((x, y), width, high, boxstyle="round,pad=0.04", fc=color, ec="none"))
-        ax.text(x + width / 2, y + high / 2, text, color="w", ha="center", va="center", fontsize=11)
+        ax.text(x + width / 2, y + high / 2, text, color=ink_on(color), ha="center", va="center", fontsize=11)
 
     def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
-        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.5})
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.5})
 
     side = wide * n_heads  # of the heads put side by side, without gaps
     box(middle - side / 2, -0.3, side, "$x$: $T \\times D$", "0.2")
@@ -175,11 +147,11 @@ def several_heads(n_heads: int = 4) -> Axes:
         arrow((x, 1.63), (x, 2.0))
         box(left, 2.1, wide, f"attention\nhead {head}", color, 0.9)
         arrow((x, 3.06), (joined, 3.9))
-        ax.text(x, 3.45, "$T \\times D / H$", ha="center", va="center", fontsize=10, backgroundcolor="w")
+        ax.text(left - 0.04, 3.45, "$T \\times D / H$", ha="left", va="center", fontsize=10)
         box(joined - wide / 2 + 0.06, 4.0, wide - 0.12, "its rows of $W^O$", color)
         arrow((joined, 4.68), (joined, 5.18))
-    ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11, backgroundcolor="w")
-    return as_diagram(ax, f"Multi-head attention: {n_heads} heads, each with a share of the outputs")
+    ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11)
+    return with_alt(ax, f"Multi-head attention: {n_heads} heads, each with a share of the outputs")
 
 
 def block_diagram(norm_first: bool = True) -> Axes:
@@ -201,8 +173,8 @@ def block_diagram(norm_first: bool = True) -> Axes:
         return x + wide
 
     def line(*points: tuple[float, float]) -> None:
-        ax.plot(*zip(*points[:-1], strict=True), color="0.35", lw=1.6)
-        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.35", "lw": 1.6})
+        ax.plot(*zip(*points[:-1], strict=True), color="0.5", lw=1.6)
+        ax.annotate("", points[-1], points[-2], arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.6})
 
     x = 0.0
     ax.text(-0.35, 0, "$x$", ha="center", va="center", fontsize=14)
@@ -214,7 +186,7 @@ def block_diagram(norm_first: bool = True) -> Axes:
             x = box(x + 0.55, name, shade, wide) + 0.05
         line((x, 0), (x + 0.5, 0))
         line((start + 0.2, 0), (start + 0.2, 1.2), (x + 0.75, 1.2), (x + 0.75, 0.25))
-        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=10, color="0.3")
+        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=10, color="0.5")
         ax.text(x + 0.75, 0, "+", ha="center", va="center", fontsize=17)
         x += 1.0
         if not norm_first:
@@ -222,4 +194,4 @@ def block_diagram(norm_first: bool = True) -> Axes:
             x = box(x + 0.45, "layer norm", "0.45", 1.7) + 0.05
     line((x, 0), (x + 0.6, 0))
     where = "before each" if norm_first else "after each sum"
-    return as_diagram(ax, f"A block: self-attention and feed-forward, the norm {where}")
+    return with_alt(ax, f"A block: self-attention and feed-forward, the norm {where}")

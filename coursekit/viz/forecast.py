@@ -5,9 +5,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
+from coursekit.viz.figures import COLORS, figure_html, with_alt
 from coursekit.viz.pictures import table_html
-from coursekit.viz.plots import COLORS, figure_html, new_axes
+from coursekit.viz.plots import new_axes
 from coursekit.viz.widget import ROOM, Widget, pack, to_numpy
 
 BEST = "best possible"
@@ -131,18 +133,18 @@ class Forecast(Widget):
         k, cut = self.start, int(self.cuts[self.start])
         ax = new_axes((8.5, 4))
         past, ahead = np.arange(max(0, cut - self.history), cut), np.arange(cut, cut + self.horizon)
-        lines = ax.plot(past, self.values[past], color="#222222", linewidth=1.6)
+        lines = ax.plot(past, self.values[past], color="#000000", linewidth=1.6)
         near = np.append(past[-1:], ahead)
         lines += ax.plot(near, self.values[near], color="#999999", linewidth=4, alpha=0.6, solid_capstyle="round")
         marker = "o" if self.horizon == 1 else None  # one point alone is no line
         for i, (name, x) in enumerate(self.forecasts.items()):
             best = self.has_best and name == BEST
-            color = "#222222" if best else COLORS[i]
+            color = "#000000" if best else COLORS[i]
             style = {"color": color, "linestyle": (0, (1, 2)) if best else DASHES[i], "linewidth": 1.4 if best else 2}
             lines += ax.plot(ahead, x[k], marker=marker, **style)
             if name in self.bands:
                 ax.fill_between(ahead, *self.bands[name][k].T, color=color, alpha=0.16, linewidth=0)
-        ax.axvline(cut - 0.5, color="#222222", linewidth=1, linestyle=(0, (4, 3)))
+        ax.axvline(cut - 0.5, color="#000000", linewidth=1, linestyle=(0, (4, 3)))
         names = [plain(name, 30) for name in ("known", "what came", *self.forecasts)]
         ax.legend(lines, names, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         ax.set(title=plain(self.title, 60), ylabel=plain(self.unit, 30), xlabel="" if self.labels else "time step")
@@ -162,7 +164,10 @@ class Forecast(Widget):
                 rows[-1] += [percent(held.each[k]), percent(held.all)] if held else ["", ""]
         unit = f" ({self.unit})" if self.unit else ""
         alt = f"{self.title or 'Forecasts'}: {', '.join(self.forecasts)}, {where}, beside what came"
-        return figure_html(ax, alt) + table_html(f"Mean absolute error{unit} of the forecasts", head, rows)
+        plt.close(ax.figure)
+        return figure_html(with_alt(ax, alt).figure) + table_html(
+            f"Mean absolute error{unit} of the forecasts", head, rows
+        )
 
     def time(self, t: int) -> str:
         return self.labels[t] if self.labels else f"time step {t}"

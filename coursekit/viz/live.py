@@ -47,16 +47,21 @@ class Curves(Widget):
         }
 
     def static_html(self) -> str:
-        from coursekit.viz.plots import curves, figure_html
+        from matplotlib import pyplot as plt
+
+        from coursekit.viz.figures import figure_html
+        from coursekit.viz.plots import curves
 
         drawn = {name: [{"step": s, "y": y} for s, y in points] for name, points in self.points.items() if len(points)}
         if not drawn:
             return f"<p>{self.data['title']}: no point yet</p>"
-        ax = curves(drawn, key="y", title=self.data["title"], ylabel=self.data["ylabel"])
         last = "; ".join(
             f"{name} {points[-1]['y']:.4f} after {points[-1]['step']:.0f}" for name, points in drawn.items()
         )
-        return figure_html(ax, alt=f"{self.data['title']}: {last} updates")
+        alt = f"{self.data['title']}: {last} updates"
+        ax = curves(drawn, key="y", title=self.data["title"], ylabel=self.data["ylabel"], alt=alt)
+        plt.close(ax.figure)
+        return figure_html(ax.figure)
 
 
 class LivePlot:

@@ -1,8 +1,5 @@
 """Matplotlib figures with the look of the course. Each takes plain arrays and returns the axes it drew on."""
 
-import base64
-import html
-import io
 from collections.abc import Mapping, Sequence
 
 import matplotlib
@@ -12,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from coursekit.viz.alignment import as_text, ink_on
+from coursekit.viz.figures import COLORS, color_of, show_as_svg, with_alt
 from coursekit.viz.widget import to_numpy
 
-# Okabe and Ito's colours (orange and black toned down), told apart with any kind of colour vision
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#56B4E9", "#444444")
 STYLE = {
     "figure.figsize": (8, 4),
     "figure.dpi": 110,
@@ -23,6 +19,7 @@ STYLE = {
     "axes.titlesize": 15,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.facecolor": "none",
     "axes.grid": True,
     "grid.alpha": 0.3,
     "lines.linewidth": 2.2,
@@ -30,13 +27,18 @@ STYLE = {
 }
 
 
-def new_axes(figsize: tuple[float, float] | None = None) -> Axes:
-    """Empty axes in the style of the course."""
+def new_axes(figsize: tuple[float, float] | None = None, alt: str = "") -> Axes:
+    """Empty axes in the style of the course.
+
+    Args:
+        alt: what the figure shows, for those who do not see it; by default it is made from the data.
+    """
+    show_as_svg()
     with plt.rc_context(STYLE):
         ax = plt.subplots(figsize=figsize, layout="constrained")[1]
         interactive = plt.isinteractive()  # set by a notebook's backend when the first figure is made
     matplotlib.interactive(interactive)  # the end of the context forgets it, and no figure would be shown
-    return ax
+    return with_alt(ax, alt)
 
 
 def curves(
@@ -46,16 +48,17 @@ def curves(
     ylabel: str = "loss (nats per symbol)",
     log: bool = False,
     ax: Axes | None = None,
+    alt: str = "",
 ) -> Axes:
-    """One line per training run, named at its right end.
+    """One line per training run.
 
     Args:
         histories: name -> records, as ``Training.fit`` returns them.
         key: which entry of the records; records without it are passed over.
         log: logarithmic y axis.
     """
-    ax = ax or new_axes()
-    for (name, history), color in zip(histories.items(), COLORS * 2):
+    ax = ax or new_axes(alt=alt)
+    for (name, history), color in zip(histories.items(), colors_for(list(histories))):
         points = [(record["step"], record[key]) for record in history if key in record]
         if not points:
             raise ValueError(f"no record of {name!r} has the entry {key!r}")
@@ -66,6 +69,15 @@ def curves(
     if len(histories) > 1:
         ax.legend(frameon=False)
     return ax
+
+
+def colors_for(names: Sequence[str]) -> list[str]:
+    """Of each model the colour that it has everywhere, of others one that no other has here, as far as there are."""
+    known = [color_of(name, "") for name in names]
+    if len(set(known) - {""}) < len(known) - known.count(""):
+        known = [""] * len(names)  # two runs of one model: their colours tell the runs apart
+    free = [color for color in COLORS if color not in known] * len(names)
+    return [color or free.pop(0) for color in known]
 
 
 def heatmap(
@@ -79,6 +91,7 @@ def heatmap(
     outline: Sequence[int] | None = None,
     label: str = "attention weight",
     ax: Axes | None = None,
+    alt: str = "",
 ) -> Axes:
     """Attention weights, or other numbers in 0..1, (T, S) from dark 0 to light 1, with the tokens on the axes.
 
@@ -91,7 +104,7 @@ def heatmap(
     source, target = as_text(source), as_text(target)
     if weights.shape != (len(target), len(source)):
         raise ValueError(f"weights have shape {weights.shape}, the tokens need {(len(target), len(source))}")
-    ax = ax or new_axes((1.8 + min(8.4, 0.42 * max(6, len(source))), 1.2 + min(6.6, 0.36 * max(4, len(target)))))
+    ax = ax or new_axes((1.8 + min(8.4, 0.42 * max(6, len(source))), 1.2 + min(6.6, 0.36 * max(4, len(target)))), alt)
     image = ax.imshow(weights, vmin=0, vmax=1, cmap="viridis", aspect="auto")
     ax.set_xticks(range(len(source)), source)
     ax.set_yticks(range(len(target)), target)
@@ -114,14 +127,19 @@ def bars(
     title: str = "",
     ylabel: str = "",
     percent: bool = True,
-    colors: Sequence[str] = COLORS,
+    colors: Sequence[str] = (),
     ax: Axes | None = None,
+    alt: str = "",
 ) -> Axes:
-    """One bar per name with its value written above it, in percent or with three digits."""
-    ax = ax or new_axes()
+    """One bar per name with its value written above it, in percent or with three digits.
+
+    Args:
+        colors: one for each bar; by default a model has the colour that it has everywhere.
+    """
+    ax = ax or new_axes(alt=alt)
     scale = 100 if percent else 1
     heights = [scale * value for value in values.values()]
-    drawn = ax.bar(list(values), heights, color=colors[: len(heights)])
+    drawn = ax.bar(list(values), heights, color=colors or [color_of(name) for name in values])
     ax.bar_label(drawn, [f"{height:.1f} %" if percent else f"{height:.3g}" for height in heights], padding=3)
     ax.set(title=title, ylabel=ylabel)
     ax.grid(False, axis="x")
@@ -133,7 +151,7 @@ def bars(
     return ax
 
 
-def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: float = 1.3) -> np.ndarray:
+def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: float = 1.3, alt: str = "") -> np.ndarray:
     """Small images side by side, row after row.
 
     Args:
@@ -147,9 +165,11 @@ def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: floa
     images = to_numpy(images)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise ValueError(f"images have shape {images.shape}, expected (N, 1 or 3, height, width)")
+    show_as_svg()
     rows = -(-len(images) // columns)
     size = (width * columns, (width + 0.25) * rows)
     axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")[1]
+    with_alt(axes[0, 0], alt)
     for ax in axes.flat:
         ax.axis("off")
     for ax, image in zip(axes.flat, images):
@@ -158,12 +178,3 @@ def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: floa
     for ax, title in zip(axes.flat, titles):
         ax.set_title(title, fontsize=11)
     return axes
-
-
-def figure_html(ax: Axes, alt: str) -> str:
-    """The figure of ``ax`` as an image inside the page; the figure is closed."""
-    buffer = io.BytesIO()
-    ax.figure.savefig(buffer, format="png", dpi=110)
-    plt.close(ax.figure)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{html.escape(alt)}" style="max-width:100%" src="data:image/png;base64,{data}">'

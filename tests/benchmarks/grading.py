@@ -87,7 +87,10 @@ def marking() -> Iterator[Row]:
         steps["grade --workers 2"] = timed([*grade, "--workers", "2"], home())
         steps["grade again: nothing left to mark"] = timed([*grade, "--workers", "2"], home())
         steps["grade --workers 1"] = timed([*grade[:-1], str(folder / "out1"), "--workers", "1"], home())
-        peaks = [json.loads(path.read_text())["result"]["peak"] for path in (folder / "out" / "results" / NAME).glob("*.json")]
+        peaks = [
+            json.loads(path.read_text())["result"]["peak"]
+            for path in (folder / "out" / "results" / NAME).glob("*.json")
+        ]
     stock = steps["nbgrader autograde (stock)"][0]
     for workers, aim in ((2, 3), (1, None)):
         ours = steps[f"grade --workers {workers}"][0]

@@ -47,7 +47,7 @@ def test_follows_a_run_to_its_end_and_leaves_a_still_picture(shown):
     assert view.data["running"] is False
     assert still.data["note"] == ""
     assert still.points["training"].tolist() == [[i, 1.0] for i in range(1, 51)]
-    assert "<img" in still._repr_html_()
+    assert "<svg" in still._repr_html_()
 
 
 def test_the_stop_button_stops_at_the_next_record(shown):

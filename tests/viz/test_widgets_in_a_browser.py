@@ -7,8 +7,7 @@ import pytest
 from matplotlib import colormaps
 
 from coursekit.nn.scores import ConcatScore
-from coursekit.viz import Alignment, AttentionHeads, Curves, block_diagram, show
-from coursekit.viz.diagrams import Diagram
+from coursekit.viz import Alignment, AttentionHeads, Curves, show
 from tests.viz.page import brightness, live_page, page_of, status, themed, violations
 
 pytestmark = pytest.mark.browser
@@ -241,13 +240,8 @@ def test_widgets_of_a_kind_have_names_of_their_own_and_are_no_slides(browser):
     assert page.locator("section").count() == 0
 
 
-def listing_and_diagram() -> list:
-    return [show(ConcatScore, docstring=False), Diagram(block_diagram(), "A block")]
-
-
-@pytest.mark.parametrize("kind", [0, 1], ids=["listing", "diagram"])
-def test_a_listing_and_a_diagram_turn_dark_with_the_page(browser, kind):
-    page = page_of(browser, themed(listing_and_diagram()[kind], "light"))
+def test_a_listing_turns_dark_with_the_page(browser):
+    page = page_of(browser, themed(show(ConcatScore, docstring=False), "light"))
     shown = page.locator("[data-mounted]")
     background, ink = brightness(shown)
     assert background > 0.9
@@ -263,9 +257,8 @@ def test_a_listing_and_a_diagram_turn_dark_with_the_page(browser, kind):
     assert page.errors == []
 
 
-@pytest.mark.parametrize("kind", [0, 1], ids=["listing", "diagram"])
-def test_where_no_script_runs_they_stay_readable(browser, kind):
-    page = page_of(browser, themed(listing_and_diagram()[kind], "dark"), scripts=False)
+def test_where_no_script_runs_a_listing_stays_readable(browser):
+    page = page_of(browser, themed(show(ConcatScore, docstring=False), "dark"), scripts=False)
     background, ink = brightness(page.locator("[data-ck] > *"))
     assert background > 0.9
     assert ink < 0.2

@@ -7,7 +7,7 @@ const STYLE = `
 .ck .keys { display:flex; gap:14px; flex-wrap:wrap; font-size:13px; }
 `;
 const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd6ae"], ["#CC79A7", "#f0a8d0"],
-  ["#B57700", "#f2cf5b"], ["#56B4E9", "#9ad4f5"]];
+  ["#B57700", "#f2cf5b"], ["#3D9BD8", "#9ad4f5"]];
 const DASHES = [null, "7 4", "2 3", "9 3 2 3", "14 4", "4 2"];
 
 /** Round numbers from 0 to at most `high`. */

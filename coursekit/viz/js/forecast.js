@@ -6,7 +6,7 @@
 
 // as in plots.py and curves.js
 const STYLE = `${CONTROLS}
-.ck { --model0:#0072b2; --model1:#d55e00; --model2:#009e73; --model3:#cc79a7; --model4:#b57700; --model5:#56b4e9; }
+.ck { --model0:#0072b2; --model1:#d55e00; --model2:#009e73; --model3:#cc79a7; --model4:#b57700; --model5:#3D9BD8; }
 .ck[data-dark] { --model0:#6db8ff; --model1:#ff9a52; --model2:#4fd6ae; --model3:#f0a8d0; --model4:#f2cf5b; --model5:#9ad4f5; }
 .ck p[aria-live] { min-height:2.9em; margin-top:8px; color:var(--ink); font-size:16px; overflow-wrap:anywhere; }
 .ck strong { overflow-wrap:anywhere; }
