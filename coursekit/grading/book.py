@@ -3,7 +3,9 @@
 The folder of a marking is a course of nbgrader's: its formgrader opens there for the written questions.
 """
 
+import sqlite3
 import warnings
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import nbformat
 
 from coursekit.files import write_atomically
+from coursekit.grading import GradingError
 from coursekit.grading.intake import Submission
 from coursekit.grading.release import CHECK, mark_up, with_tools_on_path
 
@@ -54,7 +57,17 @@ def open_book(out: Path) -> Any:
     if not config.exists():
         config.write_text(NBGRADER_CONFIG, encoding="utf-8")
     (out / "exchange").mkdir(exist_ok=True)  # formgrader insists on one that it may write to
+    refuse_triggers(out / "gradebook.db")
     return Gradebook(f"sqlite:///{out.resolve() / 'gradebook.db'}", "course")
+
+
+def refuse_triggers(path: Path) -> None:
+    """nbgrader's gradebook has none, and one could change every mark while it is booked."""
+    if path.is_file():
+        with closing(sqlite3.connect(path)) as book:
+            found = book.execute("select name from sqlite_master where type in ('trigger', 'view')").fetchall()
+        if found:
+            raise GradingError(f"somebody has put the trigger {found[0][0]!r} into {path}: look at its marks, drop it")
 
 
 def book_exercise(book: Any, out: Path, exercise: str, master: Any) -> None:

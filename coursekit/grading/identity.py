@@ -270,13 +270,14 @@ class Roster:
         return [*exact, *more]
 
     def named_in(self, text: str) -> list[Student]:
-        """Those whom a part with several marks of platforms could mean."""
-        cuts = [*CANVAS.finditer(text), *MOODLE.finditer(text)]
-        found = [*(s for cut in cuts for s in self.by_number[cut[1]])]
-        for start in (0, *(cut.end() for cut in cuts)):
-            for cut in cuts:
-                if start <= cut.start():
-                    found += self.named(Part(text, "canvas", name=text[start : cut.start()]))
+        """Those whom a part with marks of both platforms, or several of one, could mean: the first of each counts.
+
+        What comes after them may be the name that a student gave a file, and could name the whole class.
+        """
+        found = []
+        for pattern, layout in ((CANVAS, "canvas"), (MOODLE, "moodle")):
+            if mark := pattern.search(text):
+                found += [*self.by_number[mark[1]], *self.named(Part(text, layout, name=text[: mark.start()]))]
         return list({student.id: student for student in found}.values())
 
 

@@ -123,6 +123,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         parts = [read_part(item.part, exercise, folder=item.folder) for item in items]
         owners_agree(items, parts, roster)
         owned, doubts = identify(parts, roster)
+        flag_copied_exchange(items, parts, owned)
         found, sources = [], []
         for item, part, whose in zip(items, parts, owned):
             for submission in hand_ins(item, part, whose, exercise, reader):
@@ -158,6 +159,22 @@ def owners_agree(items: list[Item], parts: list[Part], roster: list[Student]) ->
         if words:
             problem = f"its folder says {printable(part.key)}, {words}, so it is not booked"
             parts[number] = Part(part.text, "nbgrader", problem=problem, meant=meant)
+
+
+def flag_copied_exchange(items: list[Item], parts: list[Part], owned: list[Whose]) -> None:
+    """Of several folders in one student's name, some may be another's; a copy of the exchange cannot tell."""
+    exchanged = [
+        (item.owner, part, whose) for item, part, whose in zip(items, parts, owned) if part.layout == "nbgrader"
+    ]
+    folders = Counter(whose.student for _, _, whose in exchanged)
+    if len({owner for owner, _, _ in exchanged}) > 1 or len(folders) < 2:
+        return
+    for _, _, whose in exchanged:
+        if whose.student and folders[whose.student] > 1:
+            whose.flags.append(
+                "one of several folders with this name in a copy of nbgrader's exchange, which does not show who made "
+                "them: check that the latest is the student's, or mark inbound itself"
+            )
 
 
 def hand_ins(item: Item, part: Part, whose: Whose, exercise: str, reader: "Child") -> Iterator[Submission]:
@@ -296,9 +313,12 @@ def walk(top: Path, name: str) -> Iterator[Entry]:
 
 
 def owner_of(path: Path) -> str:
+    """The name of a folder's owner, or the number in words where this machine has no name for it."""
     try:
         return path.owner()
-    except (KeyError, OSError, NotImplementedError):  # unknown here, or on Windows
+    except KeyError:
+        return f"user number {path.stat().st_uid}"
+    except (OSError, NotImplementedError):  # it is gone, or this is Windows
         return ""
 
 

@@ -25,6 +25,7 @@ from typing import Any
 import coursekit
 from coursekit.files import write_atomically
 from coursekit.grading import GradingError, printable
+from coursekit.grading.book import refuse_triggers
 from coursekit.grading.intake import Student, Submission
 from coursekit.grading.tables import remove_student
 
@@ -296,6 +297,7 @@ def gradebook(out: Path) -> Iterator[Any]:
     path = out.resolve() / "gradebook.db"
     if not path.is_file():
         raise GradingError(f"no gradebook in {out}: name the folder of a marking")
+    refuse_triggers(path)
     with Gradebook(f"sqlite:///{path}", "course") as book:
         yield book
 

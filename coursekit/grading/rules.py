@@ -32,7 +32,10 @@ ATTRIBUTES = {
     *("sys", "os", "io", "builtins", "importlib", "_dispatch", "overloads", "ctypeslib", "attrgetter", "methodcaller"),
 }
 DUNDERS = {"__init__", "__call__", "__name__", "__class__", "__len__", "__getitem__", "__iter__", "__post_init__"}
+TRANSFORMS = {"compile", "jit", "fx", "export", "nested", "vmap", "func"}  # PyTorch's: what they run takes other ways
 LONGEST = 20_000  # characters of an answer that are read; the longest model answer has 1,400
+MOST_MAGICS = 20  # IPython reads the whole cell anew for each
+MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$", re.MULTILINE)
 
 
 def forbidden_in(source: str, forbidden: Collection[str]) -> str:
@@ -103,7 +106,7 @@ def nodes_of(source: str) -> list[ast.AST]:
 
 
 def parsed(source: str, magics: bool = False) -> ast.AST | None:
-    if len(source) > LONGEST:
+    if len(source) > LONGEST or (magics and len(MAGIC.findall(source)) > MOST_MAGICS):
         return None
     try:
         with warnings.catch_warnings():
@@ -124,19 +127,26 @@ def ways_in(source: str) -> list[str]:
     """The ways by which a source may find, and change, code that is not its own while it runs."""
     if source.strip() and not nodes_of(source):
         return ["what cannot be read"]
-    return list(dict.fromkeys(way for node in nodes_of(source) for way in ways_of(node)))
+    nodes = nodes_of(source)
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    passed = [node.id for node in nodes if is_access(node) and id(node) not in called]
+    ways = [way for node in nodes for way in ways_of(node)]
+    return list(dict.fromkeys([*ways, *(f"{name} under another name" for name in passed)]))
 
 
 def ways_of(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
+    if isinstance(node, ast.Call) and is_access(node.func):
         plain = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
         return [] if plain else [f"{node.func.id} of a name that is computed"]
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in ("getattr", "setattr"):
-        return [f"{node.value.id} under another name"]
+    if isinstance(node, ast.MatchClass):
+        return [name for name in node.kwd_attrs if is_hidden(name) or name in ATTRIBUTES]
     if isinstance(node, ast.Name):
         return [node.id] * (node.id in FUNCTIONS)
     if isinstance(node, ast.Attribute):
-        return [node.attr] * (is_hidden(node.attr) or node.attr in ATTRIBUTES)
+        transform = node.attr in TRANSFORMS and not (
+            isinstance(node.value, ast.Name) and node.value.id in ("self", "re")
+        )
+        return [node.attr] * (is_hidden(node.attr) or node.attr in ATTRIBUTES or transform)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value] * (is_hidden(node.value) or node.value in ATTRIBUTES | FUNCTIONS)
     names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -144,9 +154,19 @@ def ways_of(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         imported = [alias.name for alias in node.names]
         others += [name for name in imported if name.startswith("coursekit.grading") or is_hidden(name)]
-        others += [part for name in (*names, *imported) for part in name.split(".") if part in ATTRIBUTES | FUNCTIONS]
+        others += [
+            part
+            for name in (*names, *imported)
+            for part in name.split(".")
+            if part in ATTRIBUTES | FUNCTIONS | TRANSFORMS
+        ]
         names += imported if isinstance(node, ast.Import) else []
     return others + [name for name in names if name.partition(".")[0] not in MODULES]
+
+
+def is_access(node: ast.AST) -> bool:
+    """Whether it is one of the functions that take an attribute's name."""
+    return isinstance(node, ast.Name) and node.id in ("getattr", "setattr", "delattr", "hasattr")
 
 
 def is_hidden(name: str) -> bool:

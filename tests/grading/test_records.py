@@ -355,6 +355,15 @@ def test_feedback_put_aside_is_not_missed(out):
     assert verify(out, KEY) == []
 
 
+def test_a_trigger_in_the_gradebook_is_said_before_anything_is_booked(out):
+    """It would change the marks as they are booked, and the log would sign them."""
+    with contextlib.closing(sqlite3.connect(out / "gradebook.db")) as book:
+        book.execute("create trigger more after update on grade begin update grade set auto_score = 9; end")
+    for what in (lambda: verify(out, KEY), lambda: open_book(out)):
+        with pytest.raises(GradingError, match="somebody has put the trigger 'more' into .*gradebook.db"):
+            what()
+
+
 def test_a_folder_without_marks_cannot_be_verified(tmp_path):
     with pytest.raises(GradingError, match="no gradebook in"):
         verify(tmp_path, KEY)

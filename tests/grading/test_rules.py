@@ -1,5 +1,7 @@
 """What an answer's source gives away: forbidden and borrowed things in any spelling, and nothing that is allowed."""
 
+import time
+
 import nbformat
 import pytest
 from hypothesis import given
@@ -49,6 +51,13 @@ def test_what_is_the_students_own_or_not_used_is_allowed(source):
     assert forbidden_in(source, FORBIDDEN) == ""
 
 
+def test_a_cell_of_magics_is_not_read_for_minutes():
+    started = time.process_time()
+    assert nodes_of("a=!b\n" * 400) == []
+    assert nodes_of("a=!b\n" * 10) != []
+    assert time.process_time() - started < 5, "IPython alone would take a minute"
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -72,6 +81,11 @@ def test_what_is_the_students_own_or_not_used_is_allowed(source):
         ("_ = %time 0\nfrom coursekit.nn import attention", "imports attention from coursekit.nn"),
         ("class attend(course.attend): pass", "uses course.attend, which the exercise does not give"),
         ("g = getattr\nf = g(F, 'layer' + '_norm')", "may find code while it runs, by getattr under another name"),
+        ("f = functools.reduce(getattr, names, F)", "may find code while it runs, by getattr under another name"),
+        ("match f:\n    case object(__globals__=g): pass", "may find code while it runs, by __globals__"),
+        ("y = torch.vmap(norm)(x)", "may find code while it runs, by vmap"),
+        ("x = torch.nested.nested_tensor([x])", "may find code while it runs, by nested"),
+        ("y = torch.compile(norm)(x)", "may find code while it runs, by compile"),
         ("import traceback", "may find code while it runs, by traceback"),
         ("import os\nos.fork()", "may find code while it runs, by os"),
         ("torch.ops.aten.layer_norm.overloads = lambda: []", "may find code while it runs, by ops"),
