@@ -360,7 +360,7 @@ def test_a_trigger_in_the_gradebook_is_said_before_anything_is_booked(out):
     with contextlib.closing(sqlite3.connect(out / "gradebook.db")) as book:
         book.execute("create trigger more after update on grade begin update grade set auto_score = 9; end")
     for what in (lambda: verify(out, KEY), lambda: open_book(out)):
-        with pytest.raises(GradingError, match="somebody has put the trigger 'more' into .*gradebook.db"):
+        with pytest.raises(GradingError, match=r"somebody has put the trigger 'more' into .*gradebook\.db"):
             what()
 
 
