@@ -281,7 +281,7 @@ def mark_all(
     ready = {n: found for n in jobs if (found := earlier(marking, marking.rows[n])) is not None}
     waiting = {number: job for number, job in jobs.items() if number not in ready}
     results = marked(waiting, {n: marking.rows[n].digest for n in waiting}, workers, scheduler, tls)
-    booked = {}
+    booked, points = {}, {}
     for done, (number, result) in enumerate(chain_of(ready, results), 1):
         row = marking.rows[number]
         try:
@@ -295,11 +295,15 @@ def mark_all(
                 finish(marking, row, result)
                 if row.submission.student:
                     booked[row.submission.student] = row.digest
+                    points[row.submission.student] = {CHECK + p["name"]: p["points"] for p in result["parts"]}
         except Exception as error:  # one strange submission must not stop the class
             marking.book.db.rollback()
             row.fails(f"marked, but could not be booked: {type(error).__name__}: {error}")
         progress(done, len(jobs))
-    marking.log.booked(marking.book, marking.exercise, booked)
+    changed = marking.log.booked(marking.book, marking.exercise, booked, points)
+    for row in marking.rows:
+        if row.submission.student in changed:
+            row.fails("not booked: somebody is changing the gradebook's points while they are booked")
     return len(ready)
 
 

@@ -24,6 +24,7 @@ from coursekit.grading.rules import places_in, ways_in
 
 COURSE = "attention-course"
 DETAILS = 40  # notes for the marker on one submission
+Step = dict[str, Any]  # a cell to run, or calls of what it defines: see ``sandbox.run``
 
 
 def seed_for(key: bytes, exercise: str, student: str, answers: Mapping[str, str] = {}) -> int:
@@ -72,7 +73,7 @@ def check_hidden_cases(private: str, exercise: str) -> None:
             raise GradingError(f"{path}: {name} has the aspects {sorted(parts[name].aspects)}, not {unknown[0]!r}")
 
 
-def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Part]) -> list[dict[str, Any]]:
+def steps_of(master: Sequence[Any], answers: dict[str, str], parts: Sequence[Part]) -> list[Step]:
     """The master's code cells with the student's answers in their places, and after each part its calls.
 
     Every step belongs to the part whose check comes next; ``cell`` is the answer's ``grade_id``, if it is one.
@@ -119,10 +120,34 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
     for step in steps:
         if "name" in step:
             step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["part"]]]
-    record = run_all(steps, job["exercise"], job["unsafe"])
-    parts = [judge(part, cases[part.name], steps, record, job["answers"]) for part in checks.PARTS]
-    unsure = any(reason.startswith(("took", "used")) for reason in record.deaths.values())
-    return {"parts": parts, "details": record.details, "peak": record.peak, "unsure": unsure}
+    found, records = {}, []
+    for together in apart(steps, checks.PARTS, job["answers"]):
+        records.append(record := run_all(together, job["exercise"], job["unsafe"]))
+        called = {step["part"] for step in together if "name" in step}
+        for part in checks.PARTS:
+            if part.name in called:
+                found[part.name] = judge(part, cases[part.name], together, record, job["answers"])
+    return {
+        "parts": [found[part.name] for part in checks.PARTS],
+        "details": list(dict.fromkeys(note for record in records for note in record.details)),
+        "peak": max(record.peak for record in records),
+        "unsure": any(reason.startswith(("took", "used")) for record in records for reason in record.deaths.values()),
+    }
+
+
+def apart(steps: list[Step], parts: Sequence[Part], answers: dict[str, str]) -> list[list[Step]]:
+    """The steps that run in one process, for each process: usually there is one.
+
+    What a part forbids is noticed in the process in which it happens, where code that finds other code could hide it.
+    So an answer with such code does not run beside the parts that forbid something.
+    """
+    odd = {step["cell"] for step in steps if "cell" in step and ways_in(answers.get(step["cell"], ""))}
+    strict = {part.name for part in parts if part.forbidden and odd}
+    if not strict:
+        return [steps]
+    free = [step for step in steps if "name" not in step or step["part"] not in strict]
+    guarded = [step for step in steps if "name" not in step or step["part"] in strict]
+    return [free, [step | {"source": ""} if step.get("cell") in odd else step for step in guarded]]
 
 
 @dataclass
@@ -136,7 +161,7 @@ class Record:
     peak: int = 0
 
 
-def run_all(steps: list[dict[str, Any]], exercise: str, unsafe: bool) -> Record:
+def run_all(steps: list[Step], exercise: str, unsafe: bool) -> Record:
     """Run the steps; when one ends the run, run the others again without it, so that only its part suffers."""
     record = Record()
     seconds = 1.5 * sum(part.seconds for part in checks_of(exercise).PARTS)  # whatever the single steps may take
@@ -163,7 +188,7 @@ def done(number: int, step: dict[str, Any], record: Record) -> bool:
     return "name" in step and all((number, i) in record.calls for i in range(len(step["calls"])))
 
 
-def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], record: Record) -> None:
+def take(message: dict[str, Any], left: list[int], steps: list[Step], record: Record) -> None:
     """Keep a message of a run. The first answer to a call counts."""
     number = left[message["end"]]
     error = message.get("error")
@@ -177,24 +202,20 @@ def take(message: dict[str, Any], left: list[int], steps: list[dict[str, Any]], 
             record.details.append(note)
 
 
-def judge(
-    part: Part, cases: list[Case], steps: list[dict[str, Any]], record: Record, answers: dict[str, str]
-) -> dict[str, Any]:
+def judge(part: Part, cases: list[Case], steps: list[Step], record: Record, answers: dict[str, str]) -> dict[str, Any]:
     """The points of a part, and why not all of them, in words that give no input away."""
     mine = [n for n, step in enumerate(steps) if step["part"] == part.name]
     calling = next(n for n in mine if "name" in steps[n])
     cells = [steps[n]["cell"] for n in mine if "cell" in steps[n]]
-    code = [step["cell"] for step in steps if "cell" in step]  # what else is answered is prose
     problem = ""
     if not any(name in answers for name in cells):
         problem = "not answered"
+    elif part.forbidden and (ways := [way for name in cells for way in ways_in(answers.get(name, ""))]):
+        problem = f"it is not marked: where functions are forbidden, an answer may not find code by {ways[0]}"
     elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
         ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
         problem = ways[0] if ways else f"no {part.result} is defined"
-    elif part.forbidden and (ways := [way for name in code for way in ways_in(answers.get(name, ""))]):
-        # what is forbidden is noticed by what happens in the sandbox, where such code can reach
-        problem = f"it is not marked: where functions are forbidden, no answer may find code by {ways[0]}"
     got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
     faults = {i: words for i, case in enumerate(cases) if (words := fault(part, case, record.calls.get((calling, i))))}
     try:

@@ -69,7 +69,7 @@ def recognise(reference: Callable[..., Any], compared: Sequence[Compared]) -> tu
     """
     if hasattr(reference, "functions"):
         kinds = {c.arguments[0] for c in compared}
-        if len(kinds) > 1:
+        if len(kinds) != 1:
             return None
         reference, compared = (
             reference.functions[kinds.pop()],

@@ -118,6 +118,8 @@ def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], li
         changed = [[c["source"] for c in way if squeezed(c) != squeezed(wanted)] for way in ways]
         finished = [[text for text in way if "raise NotImplementedError" not in text] for way in changed]
         chosen = next((way[-1] for way in (*finished, *changed) if way), None)
+        if chosen is None and wanted["cell_type"] == "markdown" and (chosen := below(released, ways, cells)):
+            flags.append(f"{name}: the answer is in a new cell below its own")
         if chosen is None:
             continue
         others = {text.strip() for way in changed for text in way} - {chosen.strip()}
@@ -130,6 +132,18 @@ def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], li
         size += length
         found[name] = chosen
     return found, flags
+
+
+def below(released: list[Cell], ways: list[list[Cell]], cells: list[Cell]) -> str | None:
+    """The text that a student wrote into a new cell below the one for a written answer, which is as it was."""
+    known = {squeezed(cell) for cell in released}
+    places = [number for number, cell in enumerate(cells) if any(cell is one for way in ways for one in way)]
+    for number in places:
+        if number + 1 < len(cells) and cells[number + 1]["cell_type"] == "markdown":
+            text = cells[number + 1]["source"]
+            if text.strip() and squeezed(cells[number + 1]) not in known:
+                return text
+    return None
 
 
 def defined_in(cells: list[Cell]) -> list[set[str]]:

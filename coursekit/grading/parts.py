@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies
 from coursekit.grading.mistakes import Compared, alike, recognise
 
+SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 
 
@@ -118,10 +119,7 @@ class Part:
                 usable.append(answer)
                 words = faults.get(i)
                 if words not in self.forbidden.values():  # that comes first: no other mending makes it right
-                    found = self.compare(case, answer) if self.reference else None
-                    if found is None and self.judge:
-                        found = self.judge(case, usable)
-                    words = found or words
+                    words = self.problem_with(case, usable) or words
             known = case.aspect in wrong and wrong[case.aspect][1] in (*self.suspects, *self.forbidden.values())
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
@@ -132,6 +130,16 @@ class Part:
             Verdict(aspect, 0 if aspect in wrong else of, of, *reversed(wrong.get(aspect, (None, ""))))
             for aspect, of in self.aspects.items()
         ]
+
+    def problem_with(self, case: Case, usable: Sequence[Arrays]) -> str | None:
+        """In words, what is wrong with the last of the answers so far."""
+        found = self.compare(case, usable[-1]) if self.reference else None
+        if found is None and self.judge:
+            try:
+                found = self.judge(case, usable)
+            except Exception:  # arrays that make no sense to it: then they are wrong
+                found = SENSELESS
+        return found
 
     def compare(self, case: Case, answer: Arrays) -> str | None:
         """What is wrong with an answer, by the reference and the suspects."""

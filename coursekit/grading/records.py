@@ -16,7 +16,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,7 +228,9 @@ class Log:
         """What the log says last of a student's exercise, or of an exercise."""
         return self.known.get((exercise, pseudonym(self.key, student) if student else ""), {"files": {}})
 
-    def booked(self, book: Any, exercise: str, digests: dict[str, str]) -> None:
+    def booked(
+        self, book: Any, exercise: str, digests: dict[str, str], expected: Mapping[str, dict[str, float]] = {}
+    ) -> list[str]:
         """Note what the gradebook says now, where it is not what the log knows.
 
         Call it after the class is booked. Points of the marking are noted for those alone whom this run has booked:
@@ -236,15 +238,24 @@ class Log:
 
         Args:
             digests: of each student booked in this run, what decided the mark.
+            expected: of each of them, the points of each part, by grade_id.
+
+        Returns:
+            Students whose points in the gradebook are not those that were booked. They are not noted.
         """
+        wrong = []
         for (_, student), grades in in_book(book, exercise).items():
             points, by_hand = points_in(grades)
             known = self.of(exercise, student)
+            if any(points.get(name) != of for name, of in expected.get(student, {}).items()):
+                wrong.append(student)
+                continue
             if student in digests and (points, digests[student]) != (known.get("points"), known.get("digest")):
                 self.add("booked", exercise, student, digest=digests[student], points=points)
             if by_hand != (before := known.get("by_hand", {})):
                 new = any(by_hand[name] != before.get(name) for name in by_hand)
                 self.add("overruled" if new else "set aside", exercise, student, by_hand=by_hand)
+        return wrong
 
     def wrote(self, exercise: str, files: list[Path], student: str = "") -> None:
         """Note the hashes of files written for a student, or of the tables, where they or the points are new."""

@@ -3,36 +3,41 @@
 import ast
 import functools
 import re
+import symtable
 import warnings
 from collections.abc import Collection
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+
+def words(text: str) -> set[str]:
+    return set(text.split())
+
+
 # What an answer needs; with any other module it may find, and change, code that is not its own while it runs.
-MODULES = {
-    *("torch", "numpy", "scipy", "math", "cmath", "random", "typing", "functools", "itertools", "collections"),
-    *(
-        "dataclasses",
-        "copy",
-        "enum",
-        "string",
-        "re",
-        "time",
-        "warnings",
-        "matplotlib",
-        "tqdm",
-        "coursekit",
-        "__future__",
-    ),
-}
-FUNCTIONS = {"__import__", "eval", "exec", "compile", "globals", "locals", "vars", "get_ipython", "open", "breakpoint"}
-ATTRIBUTES = {
-    *("tb_frame", "gi_frame", "cr_frame", "ag_frame", "f_back", "f_globals", "f_locals", "f_builtins"),
-    *("_C", "ops", "library", "_refs", "_prims", "_decomp", "overrides", "multiprocessing", "hub", "package"),
-    *("sys", "os", "io", "builtins", "importlib", "_dispatch", "overloads", "ctypeslib", "attrgetter", "methodcaller"),
-}
-DUNDERS = {"__init__", "__call__", "__name__", "__class__", "__len__", "__getitem__", "__iter__", "__post_init__"}
+MODULES = words(
+    """torch numpy scipy pandas sklearn matplotlib tqdm coursekit IPython __future__ math cmath random typing functools
+    itertools collections dataclasses copy enum string re time warnings heapq bisect operator contextlib abc logging
+    statistics numbers fractions decimal json textwrap pprint"""
+)
+FUNCTIONS = words("__import__ eval exec compile globals locals vars get_ipython open breakpoint")
+ATTRIBUTES = words(
+    """tb_frame gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins
+    ops library overrides multiprocessing hub package serialization overloads ctypeslib attrgetter methodcaller
+    sys os io gc types inspect builtins bltns importlib subprocess threading traceback weakref linecache pickle
+    copyreg zipfile modules popen get_objects load fromfile memmap"""
+)
+DUNDERS = words(
+    """__init__ __call__ __name__ __class__ __len__ __getitem__ __iter__ __post_init__ __main__ __doc__ __version__
+    __repr__ __str__ __eq__ __hash__ __add__ __mul__ __matmul__"""
+)
 TRANSFORMS = {"compile", "jit", "fx", "export", "nested", "vmap", "func"}  # PyTorch's: what they run takes other ways
+HARMLESS = re.compile(  # lines of IPython that neither name code nor run any of the answer's
+    r"^[ \t]*(%matplotlib[ \t]+\w+|%%(time|capture)|%(load_ext[ \t]+)?autoreload([ \t]+\d)?|\?{1,2}[\w.]+|[\w.]+\?{1,2}"
+    r"|%config[ \t]+InlineBackend\.\w+[ \t]*=[ \t]*['\"]\w+['\"]|![ \t]*[\w ./-]+)[ \t]*$",
+    re.MULTILINE,
+)
+TIMED = re.compile(r"^([ \t]*)%(?:time|timeit)[ \t]+(?=\w)", re.MULTILINE)
 LONGEST = 20_000  # characters of an answer that are read; the longest model answer has 1,400
 MOST_MAGICS = 20  # IPython reads the whole cell anew for each
 MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$", re.MULTILINE)
@@ -73,8 +78,14 @@ def borrowed_in(source: str, released: str) -> list[str]:
     """
     given = set(re.findall(r"\w+", released)) - defined_in(source)
     modules = set(re.findall(r"import coursekit[\w.]* as (\w+)", released))
-    found = []
-    for node in nodes_of(source):
+    nodes = nodes_of(source)
+    asked = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    found = [
+        f"uses {node.id} under another name"
+        for node in nodes
+        if isinstance(node, ast.Name) and node.id in modules and id(node) not in asked
+    ]
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [f"imports {alias.name}" for alias in node.names if is_course(alias.name)]
         elif isinstance(node, ast.ImportFrom) and is_course(node.module or ""):
@@ -98,11 +109,16 @@ def places_in(source: str) -> list[int]:
 @functools.lru_cache(maxsize=256)
 def nodes_of(source: str) -> list[ast.AST]:
     """The syntax tree's nodes, without docstrings; none where Python cannot read it. Magics are what IPython makes."""
-    harmless = re.sub(r"^[ \t]*(%matplotlib[ \t]+\w+|%%time)[ \t]*$", "pass", source, flags=re.MULTILINE)
-    tree = parsed(harmless) or parsed(harmless, magics=True)
+    tree = tree_of(source)
     nodes = list(ast.walk(tree)) if tree else []
     texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
     return [node for node in nodes if id(node) not in texts]
+
+
+@functools.lru_cache(maxsize=256)
+def tree_of(source: str) -> ast.AST | None:
+    harmless = HARMLESS.sub("pass", TIMED.sub(r"\1", source)) if len(source) <= LONGEST else source
+    return parsed(harmless) or parsed(harmless, magics=True)
 
 
 def parsed(source: str, magics: bool = False) -> ast.AST | None:
@@ -129,9 +145,23 @@ def ways_in(source: str) -> list[str]:
         return ["what cannot be read"]
     nodes = nodes_of(source)
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    passed = [node.id for node in nodes if is_access(node) and id(node) not in called]
     ways = [way for node in nodes for way in ways_of(node)]
-    return list(dict.fromkeys([*ways, *(f"{name} under another name" for name in passed)]))
+    ways += [f"{node.id} under another name" for node in nodes if is_access(node) and id(node) not in called]
+    return list(dict.fromkeys([*ways, *(name for name in builtins_in(source) if name in FUNCTIONS or is_hidden(name))]))
+
+
+def builtins_in(source: str) -> set[str]:
+    """The names that a source takes from outside of it, hence perhaps Python's own functions."""
+    waiting, names = (
+        [symtable.symtable(ast.unparse(tree_of(source)), "answer", "exec")] if tree_of(source) else [],
+        set(),
+    )
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        outer = table.get_type() != "function"
+        names |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (outer or s.is_global())}
+    return names
 
 
 def ways_of(node: ast.AST) -> list[str]:
@@ -140,28 +170,25 @@ def ways_of(node: ast.AST) -> list[str]:
         return [] if plain else [f"{node.func.id} of a name that is computed"]
     if isinstance(node, ast.MatchClass):
         return [name for name in node.kwd_attrs if is_hidden(name) or name in ATTRIBUTES]
-    if isinstance(node, ast.Name):
-        return [node.id] * (node.id in FUNCTIONS)
     if isinstance(node, ast.Attribute):
-        transform = node.attr in TRANSFORMS and not (
-            isinstance(node.value, ast.Name) and node.value.id in ("self", "re")
-        )
-        return [node.attr] * (is_hidden(node.attr) or node.attr in ATTRIBUTES or transform)
+        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        known = node.attr in ATTRIBUTES or (node.attr in TRANSFORMS and getattr(node.value, "id", "") != "re")
+        return [node.attr] * (is_hidden(node.attr) or ((known or is_private(node.attr)) and not own))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value] * (is_hidden(node.value) or node.value in ATTRIBUTES | FUNCTIONS)
     names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
     others = [name for name in names if name.startswith("coursekit.grading")]
     if isinstance(node, ast.Import | ast.ImportFrom):
         imported = [alias.name for alias in node.names]
-        others += [name for name in imported if name.startswith("coursekit.grading") or is_hidden(name)]
-        others += [
-            part
-            for name in (*names, *imported)
-            for part in name.split(".")
-            if part in ATTRIBUTES | FUNCTIONS | TRANSFORMS
-        ]
+        others += [name for name in imported if name.startswith("coursekit.grading")]
+        parts = [part for name in (*names, *imported) for part in name.split(".") if part != "__future__"]
+        others += [p for p in parts if p in ATTRIBUTES | FUNCTIONS | TRANSFORMS or is_hidden(p) or is_private(p)]
         names += imported if isinstance(node, ast.Import) else []
     return others + [name for name in names if name.partition(".")[0] not in MODULES]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
 
 
 def is_access(node: ast.AST) -> bool:

@@ -28,6 +28,7 @@ from coursekit.grading.intake import Submission
 from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
+from tests.grading.answers import models
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
 
 
@@ -531,6 +532,25 @@ def test_no_way_to_a_forbidden_function_earns_a_point(bubblewrap, way):
     )
     assert found["points"] == 0
     assert found["problem"] or any("is used: write it out" in aspect["words"] for aspect in found["aspects"]), found
+
+
+def test_odd_code_in_one_answer_costs_another_nothing(bubblewrap):
+    """It runs apart from what forbids functions, and so can change nothing there."""
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    right = models(exercise)
+    spy = (
+        "\nimport gc, torch\nfor one in gc.get_objects():\n    type(one) is torch.library.Library and one._destroy()\n"
+    )
+    own = right | {"add_and_norm": right["add_and_norm"] + "\nimport os"}
+    others = right | {"decoder_mask": right["decoder_mask"] + spy}
+    for answers, points in ((own, 0), (others, 10)):
+        result = mark({**job(), "exercise": exercise, "master": released, "answers": answers})
+        assert part(result, "add_and_norm")["points"] == points
+        assert part(result, "decoder_mask")["points"] == part(result, "decoder_mask")["of"]
+    assert part(mark({**job(), "exercise": exercise, "master": released, "answers": own}), "add_and_norm")[
+        "problem"
+    ] == ("it is not marked: where functions are forbidden, an answer may not find code by os")
 
 
 def test_how_a_part_ended_tells_at_most_eight_bits():
