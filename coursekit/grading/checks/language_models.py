@@ -1,4 +1,4 @@
-"""Checks of exercise 01: bigrams, smoothing, perplexity, two tokenizers, Bengio's network, a language model to train.
+"""Checks of exercise 01: bigrams, smoothing, perplexity, tokenizers, Bengio's network, an LSTM, a model to train.
 
 The references are written in NumPy and plain Python; they share nothing with ``coursekit.models`` and
 ``coursekit.text``.
@@ -99,7 +99,7 @@ def frequencies(counts: np.ndarray) -> np.ndarray:
 
 count_bigrams = Part(
     "count_bigrams",
-    {"one document": 4, "several documents": 4, "empty document": 2},
+    {"one document": 2, "several documents": 4, "empty document": 2},
     count_cases,
     count_reference,
     {
@@ -123,6 +123,7 @@ count_bigrams = Part(
         ),
         "these are frequencies: return the counts": count_with(in_ends, frequencies),
     },
+    result="run_count",
 )
 
 
@@ -236,7 +237,7 @@ def shares_only(share: Tensor, mass: Tensor, lower: Tensor) -> Tensor:
 
 smooth = Part(
     "smooth",
-    {"add-k": 4, "discount": 5, "continuation": 4, "unseen contexts": 3},
+    {"add-k": 4, "discount": 3, "continuation": 4, "unseen contexts": 3},
     smooth_cases,
     smooth_reference,
     {
@@ -345,7 +346,7 @@ def product(p, documents, characters):
 
 measure = Part(
     "measure",
-    {"perplexity": 5, "bits per character": 3, "long documents": 2, "impossible": 2},
+    {"perplexity": 3, "bits per character": 3, "long documents": 2, "impossible": 2},
     measure_cases,
     measure_reference,
     {
@@ -925,7 +926,7 @@ def slices(row: Sequence[int], size: int) -> np.ndarray:
 
 nnlm = Part(
     "nnlm",
-    {"contexts": 4, "hidden layer": 4, "whole network": 4},
+    {"contexts": 2, "hidden layer": 4, "whole network": 4},
     nnlm_cases,
     nnlm_reference,
     {
@@ -949,12 +950,84 @@ nnlm = Part(
 )
 
 
+# --- one step of an LSTM -------------------------------------------------------------------------------
+
+
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-z))
+
+
+def lstm_with(
+    order="ifgo",
+    candidate=np.tanh,
+    cell=lambda i, f, g, c: f * c + i * g,
+    show=lambda o, old, new: o * np.tanh(new),
+    inputs=lambda x, h, W, U, b: x @ W.T + h @ U.T + b,
+):
+    """The step with something else in it; ``order`` names the blocks of rows."""
+
+    def step(x, h, c, W, U, b):
+        x, h, c, W, U, b = (np.asarray(a, float) for a in (x, h, c, W, U, b))
+        blocks = dict(zip(order, np.split(inputs(x, h, W, U, b), 4, axis=1), strict=True))
+        i, f, o = (sigmoid(blocks[name]) for name in "ifo")
+        new = cell(i, f, candidate(blocks["g"]), c)
+        return show(o, c, new), new
+
+    return step
+
+
+def lstm_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def both(about, B, E, D, old=1.0):
+        arguments = draw(B, E), old * draw(B, D), old * draw(B, D), draw(4 * D, E), draw(4 * D, D), draw(4 * D)
+        found = ("cell state", "1"), ("hidden state", "0")
+        return [Case(aspect, about, arguments, result) for aspect, result in found]
+
+    B, E, D = sizes(generator, 3, 3, 7)
+    return [
+        *both("one sequence, h and c are zeros", 1, 2, 3, old=0.0),
+        *both("one sequence", 1, E, D),
+        *both("a batch", B, E, D),
+        *both("B = E = D: no axis can be told by its size", 4, 4, 4),
+    ]
+
+
+lstm_step = Part(
+    "lstm_step",
+    {"cell state": 4, "hidden state": 4},
+    lstm_cases,
+    lstm_with(),
+    {
+        "the last two blocks have changed places: the rows of W, U and b are for i, f, g, o": lstm_with(order="ifog"),
+        "the first two blocks have changed places: the rows of W, U and b are for i, f, g, o": lstm_with(order="figo"),
+        "nothing is forgotten: the old c is multiplied by the forget gate": lstm_with(
+            cell=lambda i, f, g, c: c + i * g
+        ),
+        "everything new is written: the candidate g is multiplied by the input gate": lstm_with(
+            cell=lambda i, f, g, c: f * c + g
+        ),
+        "1 - f is taken for the input gate, as in a GRU: an LSTM has a gate of its own for it": lstm_with(
+            cell=lambda i, f, g, c: f * c + (1 - f) * g
+        ),
+        "the candidate g went through a sigmoid: it is a tanh": lstm_with(candidate=sigmoid),
+        "h' is made from the old c: first c', then h' from it": lstm_with(show=lambda o, old, new: o * np.tanh(old)),
+        "the tanh of c' is missing in h'": lstm_with(show=lambda o, old, new: o * new),
+        "the old h is not used: z = W x + U h + b": lstm_with(inputs=lambda x, h, W, U, b: x @ W.T + b),
+        "b is forgotten": lstm_with(inputs=lambda x, h, W, U, b: x @ W.T + h @ U.T),
+    },
+)
+
+
 # --- a language model of one's own ---------------------------------------------------------------------
 
 KNOWN = 5000  # sentences that the notebook shows
 HIDDEN = 600
 MOST_WEIGHTS = 2_000_000
-BOUNDS = {"0.70 bits": 0.70, "0.63 bits": 0.63}
+# At a pair that no known sentence holds, a model trained on those alone is surprised: it needs 5 nats and more on such
+# a word. One that was trained on sentences for testing needs 2.
+LEAST_SURPRISE = 3.0
+BOUNDS = {"0.70 bits": 0.70, "0.59 bits": 0.59}
 
 
 @functools.cache
@@ -962,6 +1035,11 @@ def vocabulary() -> dict[str, int]:
     """The number of each word of the sentences to train on; 0 is END."""
     words = sorted({word for sentence in sentences(KNOWN) for word in sentence.en})
     return {word: i for i, word in enumerate(words, start=1)}
+
+
+@functools.cache
+def known_pairs() -> set[tuple[int, int]]:
+    return {pair for document in as_documents(sentences(KNOWN)) for pair in itertools.pairwise(document)}
 
 
 def as_documents(found: Sequence[Any]) -> list[list[int]]:
@@ -1028,6 +1106,12 @@ class Measured:
         """All bits of the documents."""
         return self.nats(self.target).double().sum().item() / math.log(2)
 
+    def surprise_at_new_pairs(self) -> float:
+        """Mean nats of the words that come after a word after which they never came in the known sentences."""
+        pairs = zip(self.before.tolist(), self.target.tolist())
+        new = torch.tensor([END not in pair and pair not in known_pairs() for pair in pairs])
+        return self.nats(self.target)[new].mean().item()
+
     def why_not(self) -> str:
         """The likely reason for too many bits, in words."""
         loss, last = self.nats(self.target), self.target == END
@@ -1070,6 +1154,8 @@ def judge_model(case: Case, answers: Sequence[Arrays]) -> str | None:
         return model
     characters = sum(len(as_text(sentence.en)) for sentence in case.secret)
     measured = Measured(model, as_documents(case.secret))
+    if measured.surprise_at_new_pairs() < LEAST_SURPRISE:
+        return "it expects pairs of words that no sentence in documents holds: train on documents only"
     found = measured.bits() / characters
     if found <= BOUNDS[case.aspect]:
         return None
@@ -1078,13 +1164,13 @@ def judge_model(case: Case, answers: Sequence[Arrays]) -> str | None:
 
 train = Part(
     "train",
-    {"0.70 bits": 6, "0.63 bits": 4},
+    {"0.70 bits": 6, "0.59 bits": 4},
     train_cases,
     judge=judge_model,
     result="model",
     seconds=180,
 )
 
-PARTS = (count_bigrams, smooth, measure, bpe, wordpiece, nnlm, train)
+PARTS = (count_bigrams, smooth, measure, bpe, wordpiece, nnlm, lstm_step, train)
 WRITTEN = {"compare_tokenizers": 12}
 score = partial(show_score, PARTS, WRITTEN)

@@ -19,16 +19,22 @@ def count_bigrams(documents, vocab_size):  # the course's own windows
     counts = torch.zeros(vocab_size, vocab_size)
     found = torch.from_numpy(windows(documents, 2, END))
     return counts.index_put((found[:, 0], found[:, 1]), torch.ones(len(found)), accumulate=True)
+""", """def count_bigrams(documents, vocab_size):
+    counts = [[0] * vocab_size for _ in range(vocab_size)]  # a list of lists
+    for document in documents:
+        for h, w in zip([END, *document], [*document, END]):
+            counts[h][w] += 1
+    return counts
 """], [
     (0, "the first and the last axis have changed places", "counts[h, w]", "counts[w, h]"),
     (0, "the end is not counted as a token that follows", "[END, *document, END]", "[END, *document]"),
     (0, "the first token is not counted",
      "row = [END, *document, END]", "document.append(END)\n        row = document"),
-    (4, "across the boundary between two documents", "in documents:", "in [sum(documents, [])]:"),
-    (4, "and the END before the next one are counted as a pair", "in documents:",
+    (2, "across the boundary between two documents", "in documents:", "in [sum(documents, [])]:"),
+    (2, "and the END before the next one are counted as a pair", "in documents:",
      "in [[token for d in documents for token in (END, *d, END)]]:", "[END, *document, END]", "document"),
     (0, "a pair that comes again is counted once", "counts[h, w] += 1", "counts[h, w] = 1"),
-    (8, "the empty document is left out", "in documents:", "in filter(None, documents):"),
+    (6, "the empty document is left out", "in documents:", "in filter(None, documents):"),
     (0, "these are frequencies", "return counts", "return counts / counts.sum(dim=1, keepdim=True).clamp(min=1)"),
 ]),
 "smooth": (FIRST, ["""def add_k(counts, k):
@@ -74,19 +80,31 @@ def kneser_ney(counts, D):
     contexts = [sum(1 for row in table if row[w] > 0) for w in range(len(table))]
     below = interpolated(contexts, D, [1 / len(table)] * len(table))
     return torch.tensor([interpolated(row, D, below) for row in table])
+""", """def add_k(counts, k):
+    return [[(c + k) / (sum(row) + k * len(row)) for c in row] for row in counts.tolist()]  # a list of lists
+def kneser_ney(counts, D):
+    V, rows = len(counts), counts.tolist()
+    seen = [sum(row[w] > 0 for row in rows) for w in range(V)]
+    N, T = sum(seen), sum(n > 0 for n in seen)
+    below = [max(n - D, 0) / N + D * T / N / V for n in seen]
+    table = []
+    for row in rows:
+        total, types = sum(row), sum(c > 0 for c in row)
+        table.append([max(c - D, 0) / total + D * types / total * q for c, q in zip(row, below)] if total else below)
+    return table
 """], [
-    (12, "each of the V tokens gets k, so the row's sum",
+    (10, "each of the V tokens gets k, so the row's sum",
      "(counts.sum(dim=1, keepdim=True) + k * counts.shape[1])", "counts.sum(dim=1, keepdim=True)"),
-    (12, "V is added to the row's sum", "k * counts.shape[1]", "counts.shape[1]"),
+    (10, "V is added to the row's sum", "k * counts.shape[1]", "counts.shape[1]"),
     (4, "what the discount takes away has to be given to p(w)", "D * types / total", "0"),
     (4, "D is taken from each of the N1+(h .) different tokens", "D * types / total", "D / total"),
     (4, "a count of 0 became negative", "(counts - D).clamp(min=0)", "(counts - D)"),
-    (9, "p(w) is how frequent w is",
+    (7, "p(w) is how frequent w is",
      "(contexts - D).clamp(min=0) / contexts.sum() + D * (contexts > 0).sum() / contexts.sum() / V",
      "counts.sum(dim=0) / counts.sum()"),
-    (9, "p(w) has no discount", "(contexts - D).clamp(min=0)", "contexts",
+    (7, "p(w) has no discount", "(contexts - D).clamp(min=0)", "contexts",
      " + D * (contexts > 0).sum() / contexts.sum() / V", ""),
-    (13, "the row of an unseen context is 0 / 0", "p[h] = below", "pass"),
+    (11, "the row of an unseen context is 0 / 0", "p[h] = below", "pass"),
 ]),
 "measure": (FIRST, ["""def ln(p):
     return math.log(p) if p > 0 else -math.inf
@@ -124,8 +142,8 @@ def measure(p, documents, characters):  # the course's own
         bits -= log_p.sum()
     return sum(each) / len(each), bits / characters
 """),
-    (7, "this is in nats", "math.log(2) / ", ""),
-    (10, "the product of so many probabilities is 0", """def measure(p, documents, characters):
+    (5, "this is in nats", "math.log(2) / ", ""),
+    (8, "the product of so many probabilities is 0", """def measure(p, documents, characters):
     product, N = torch.tensor(1.0).double(), 0
     for d in documents:
         for h, w in zip([END] + d, d + [END]):
@@ -133,7 +151,7 @@ def measure(p, documents, characters):  # the course's own
             N += 1
     return product ** (-1 / N), -product.log2() / characters
 """),
-    (10, "a probability of 0 is lifted to 1e-10", "p[h, w].item()", "max(p[h, w].item(), 1e-10)"),
+    (8, "a probability of 0 is lifted to 1e-10", "p[h, w].item()", "max(p[h, w].item(), 1e-10)"),
 ]),
 "bpe": (FIRST, ["""def merge_pair(word, pair, new):
     result, i = [], 0
@@ -285,11 +303,40 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     (8, "one token too late", "[:, :-1]", "[:, 1:]"),
     (8, "the contexts are turned round", "[:, :-1]", "[:, :-1].flip(1)"),
     (8, "the context of the end is missing", "[:, :-1]", "[:-1, :-1]"),
-    (4, "the tanh is forgotten", "torch.tanh(F.linear(x, H, d))", "F.linear(x, H, d)"),
-    (4, "d is forgotten", "(x, H, d)", "(x, H)"),
-    (8, "b is forgotten", "(x, W, b)", "(x, W)"),
-    (8, "the direct connection W x is forgotten", "F.linear(x, W, b)", "b"),
-    (4, "from the last token to the first", "context.T", "context.T.flip(0)"),
+    (2, "the tanh is forgotten", "torch.tanh(F.linear(x, H, d))", "F.linear(x, H, d)"),
+    (2, "d is forgotten", "(x, H, d)", "(x, H)"),
+    (6, "b is forgotten", "(x, W, b)", "(x, W)"),
+    (6, "the direct connection W x is forgotten", "F.linear(x, W, b)", "b"),
+    (2, "from the last token to the first", "context.T", "context.T.flip(0)"),
+]),
+"lstm_step": (MODEL, ["""def lstm_step(x, h, c, W, U, b):
+    D = h.shape[1]
+    i, f, g, o = (F.linear(x, W[k : k + D], b[k : k + D]) + F.linear(h, U[k : k + D]) for k in range(0, 4 * D, D))
+    c_new = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c_new), c_new
+""", """def lstm_step(x, h, c, W, U, b):
+    D, rows_h, rows_c = h.shape[1], [], []
+    for n in range(len(x)):
+        z = W @ x[n] + U @ h[n] + b
+        i, f, o = (1 / (1 + torch.exp(-z[k * D : (k + 1) * D])) for k in (0, 1, 3))
+        g = torch.tanh(z[2 * D : 3 * D])
+        rows_c.append(f * c[n] + i * g)
+        rows_h.append(o * rows_c[-1].tanh())
+    return [torch.stack(rows_h), torch.stack(rows_c)]
+""", """def lstm_step(x, h, c, W, U, b):  # PyTorch's own
+    cell = torch.nn.LSTMCell(x.shape[1], h.shape[1])
+    weights = {"weight_ih": W, "weight_hh": U, "bias_ih": b, "bias_hh": torch.zeros_like(b)}
+    cell.load_state_dict(weights)
+    return cell(x, (h, c))
+"""], [
+    (0, "the last two blocks have changed places", "i, f, g, o = z", "i, f, o, g = z"),
+    (0, "the first two blocks have changed places", "i, f, g, o = z", "f, i, g, o = z"),
+    (0, "nothing is forgotten", "f.sigmoid() * c", "c"),
+    (0, "the candidate g went through a sigmoid", "g.tanh()", "g.sigmoid()"),
+    (4, "is made from the old c", "    c = f.sig", "    old = c\n    c = f.sig", "c.tanh(), c", "old.tanh(), c"),
+    (4, "the tanh of c' is missing", "c.tanh(), c", "c, c"),
+    (0, "the old h is not used", " + h @ U.T", ""),
+    (0, "the results are in the wrong order", "return o.sigmoid() * c.tanh(), c", "return c, o.sigmoid() * c.tanh()"),
 ]),
 "train": (FIRST, ["""def train():
     config = NNLMConfig(V, n=8, embed_size=32, hidden_size=64)
@@ -297,7 +344,8 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     context, target = data["context"], data["target"]
     model = NNLM(config)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for step in range(900):
+    for step in range(1500):
+        optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / 1500)
         index = torch.randint(len(target), (256,))
         loss = F.cross_entropy(model(context[index]), target[index])
         optimizer.zero_grad()
@@ -320,17 +368,17 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     return model
 """,
 ("n=8", "n=9", "model = NNLM", "torch.manual_seed(5)\n    model = NNLM", "return model", "return model.double()")], [
-    (0, "do the updates reach the weights", "n=8", "n=6", "range(900)", "range(20)", "\n        optimizer.step()", ""),
+    (0, "do the updates reach the weights", "n=8", "n=6", "range(1500)", "range(20)", "\n        optimizer.step()", ""),
     (0, "the token that it has just read", "n=8", "n=6", "model = NNLM", "target = context[:, -1]\n    model = NNLM",
-     "range(900)", "range(300)"),
-    (0, "the token after the next", "n=8", "n=6",
-     "model = NNLM", "context, target = context[:-1], target[1:]\n    model = NNLM", "range(900)", "range(300)"),
+     "range(1500)", "range(300)"),
     (0, "reads its contexts from the last token to the first", "n=8", "n=6",
-     "model = NNLM", "context = context.flip(1)\n    model = NNLM", "range(900)", "range(300)"),
+     "model = NNLM", "context = context.flip(1)\n    model = NNLM", "range(1500)", "range(300)"),
     (0, "does not expect that a sentence ends", "n=8", "n=6", "model = NNLM",
-     "context, target = context[target != END], target[target != END]\n    model = NNLM", "range(900)", "range(500)"),
-    (0, "by heart", "n=8", "n=6", "documents", "documents[:150]", "range(900)", "range(800)"),
-    (6, "its n is 3: a longer context", "n=8", "n=3", "range(900)", "range(700)"),
-    (0, "another vocabulary", "V, n=8", "V + 3, n=6", "range(900)", "range(5)"),
+     "context, target = context[target != END], target[target != END]\n    model = NNLM", "range(1500)", "range(500)"),
+    (0, "by heart", "n=8", "n=6", "documents", "documents[:150]", "range(1500)", "range(800)"),
+    (6, "its n is 3: a longer context", "n=8", "n=3", "range(1500)", "range(700)"),
+    (0, "pairs of words that no sentence in documents holds",
+     "documents", "documents + to_ids(sentences(5000, 'test'))"),
+    (0, "another vocabulary", "V, n=8", "V + 3, n=6", "range(1500)", "range(5)"),
 ]),
 })  # fmt: skip
