@@ -16,9 +16,10 @@ SOLUTIONS = models(NAME)
 POINTS = {
     "luong_score": 15,
     "additive_score": 10,
-    "masked_softmax": 15,
-    "attention_step": 20,
-    "reversal_batch": 15,
+    "masked_softmax": 10,
+    "attention_step": 15,
+    "bahdanau_step": 15,
+    "reversal_batch": 10,
     "train": 15,
 }
 

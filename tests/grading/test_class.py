@@ -50,7 +50,7 @@ def the_class():
             yield name, handed_in(**{part: source}), 90 - lost, ""
     nothing = dict.fromkeys(POINTS)
     yield name, handed_in(**nothing), 0, ""
-    yield name, handed_in(reversal_batch=None, train=None), 60, ""
+    yield name, handed_in(reversal_batch=None, train=None), 65, ""
     yield f"Copy of {name}", saved_by_colab(handed_in(train=None)), 75, ""
     yield name.replace(".ipynb", " (1).ipynb"), without_grading_metadata(handed_in(train=None)), 75, ""
     yield name, bare(handed_in(train=None)), 75, ""

@@ -1,8 +1,8 @@
-"""Checks of exercise 02: scores, masked softmax, one decoding step, the data, a trained model.
+"""Checks of exercise 02: scores, masked softmax, a step of either decoder, the data, a trained model.
 
 The references share nothing with ``coursekit.nn``; their options are places for mistakes.
 
-Legend: B sequences, S source positions, D size of a query, K size of a key.
+Legend: B sequences, S source positions, D size of a query, K size of a key, E size of an embedding.
 """
 
 from dataclasses import replace
@@ -111,7 +111,7 @@ additive_score = Part(
 
 masked_softmax = Part(
     "masked_softmax",
-    {"softmax": 4, "mask": 7, "large scores": 4},
+    {"softmax": 3, "mask": 4, "large scores": 3},
     partial(softmax_cases, extreme="large scores"),
     softmax_reference,
     {
@@ -160,15 +160,22 @@ def step_cases(generator: torch.Generator) -> list[Case]:
         *both("some positions are padding", draw(B, S, D), allow(B, S)),
         *both("two sequences with one real position each", draw(2, 3, D), torch.eye(3).bool()[:2]),
     ]
-    return plain + [replace(case, aspect="mask") for case in masked if case.result == "1"]
+    # padding that reaches the context spoils h_tilde, whatever the weights that are returned
+    return plain + [replace(case, aspect="mask") if case.result == "1" else case for case in masked]
 
 
 attention_step = Part(
     "attention_step",
-    {"weights": 6, "h_tilde": 8, "mask": 6},
+    {"weights": 4, "h_tilde": 8, "mask": 3},
     step_cases,
     step_reference,
     {
+        "the context is made with weights that ignore the mask: padding must not reach h_tilde either": (
+            lambda h, states, mask, W_c: (
+                step_reference(h, states, torch.ones_like(mask), W_c)[0],
+                step_reference(h, states, mask, W_c)[1],
+            )
+        ),
         "h and c are swapped: W_c multiplies [c; h], the context first": partial(
             step_reference, combine=lambda c, h, W: torch.tanh(torch.cat([h, c], -1) @ W.T)
         ),
@@ -180,6 +187,84 @@ attention_step = Part(
         ),
         "the scores are divided by the square root of D: Luong's are not": lambda h, *rest: step_reference(
             h, *rest, weigh=lambda scores, mask: softmax_reference(scores / h.shape[1] ** 0.5, mask)
+        ),
+    },
+)
+
+
+# --- one step of Bahdanau's decoder ------------------------------------------------------------------------
+
+
+def bahdanau_reference(
+    x,
+    s,
+    states,
+    mask,
+    W_s,
+    W_o,
+    *,
+    ask=lambda old, new: old,
+    reads=lambda new, c, x, old: (new, c, x),
+    read_out=torch.tanh,
+    weigh=softmax_reference,
+    context_mask=lambda mask: mask,
+):
+    x, s, states, W_s, W_o = wide([x, s, states, W_s, W_o])
+
+    def look(query, mask):
+        weights = weigh(luong_reference(query, states), mask)
+        return weights, (weights[..., None] * states).sum(dim=1)
+
+    blind = torch.tanh(torch.cat([x, torch.zeros_like(s), s], -1) @ W_s.T)  # the state before it has looked
+    query = ask(s, blind)
+    context = look(query, context_mask(mask))[1]
+    new = torch.tanh(torch.cat([x, context, s], -1) @ W_s.T)
+    return new, read_out(torch.cat(reads(new, context, x, s), -1) @ W_o.T), look(query, mask)[0]
+
+
+def bahdanau_cases(generator: torch.Generator) -> list[Case]:
+    draw, allow = partial(numbers, generator=generator), partial(some_allowed, generator=generator)
+    everything = partial(torch.ones, dtype=torch.bool)
+    E, B, S, D = sizes(generator, 4)
+    situations = [
+        ("one sequence whose states are all equal, so the context is that state", 1, S, D, E, everything(1, S)),
+        ("a batch, nothing is padding", B, S, D, E, everything(B, S)),
+        ("some positions are padding", B, S, D, E, allow(B, S)),
+        ("B = S = D = E: no axis can be told by its size", 4, 4, 4, 4, allow(4, 4)),
+    ]
+    cases = []
+    for number, (about, B, S, D, E, mask) in enumerate(situations):
+        states = draw(B, S, D) if number else draw(1, 1, D).expand(1, S, D).clone()
+        arguments = draw(B, E), draw(B, D), states, mask, draw(D, E + 2 * D), draw(D, 2 * D + E)
+        for result, aspect in (("2", "weights"), ("0", "state"), ("1", "read-out")):
+            cases.append(Case(aspect, about, arguments, result=result))
+    return cases
+
+
+bahdanau_step = Part(
+    "bahdanau_step",
+    {"weights": 5, "state": 4, "read-out": 6},
+    bahdanau_cases,
+    bahdanau_reference,
+    {
+        "the new state asks: Bahdanau's decoder looks before it moves, so the old state is the query": partial(
+            bahdanau_reference, ask=lambda old, new: new
+        ),
+        "the context is made with weights that ignore the mask: padding must not reach the state": partial(
+            bahdanau_reference, context_mask=torch.ones_like
+        ),
+        "the read-out does not see the context: it reads the new state, the context and the symbol": partial(
+            bahdanau_reference, reads=lambda new, c, x, old: (new, torch.zeros_like(c), x)
+        ),
+        "the read-out reads the old state: it comes after the step, so it reads the new one": partial(
+            bahdanau_reference, reads=lambda new, c, x, old: (old, c, x)
+        ),
+        "the read-out's parts are in the wrong order: W_o multiplies [s_new; c; x]": partial(
+            bahdanau_reference, reads=lambda new, c, x, old: (c, new, x)
+        ),
+        "the tanh of the read-out is missing": partial(bahdanau_reference, read_out=lambda z: z),
+        "the scores are divided by the square root of D: these are not": lambda x, s, *rest: bahdanau_reference(
+            x, s, *rest, weigh=lambda scores, mask: softmax_reference(scores / s.shape[1] ** 0.5, mask)
         ),
     },
 )
@@ -303,7 +388,7 @@ def judge_target(source, lengths, target) -> str | None:
     return "target is not the reversal of the real symbols"
 
 
-reversal_batch = Part("reversal_batch", {"sequences": 6, "mask": 4, "target": 5}, batch_cases, judge=judge_batch)
+reversal_batch = Part("reversal_batch", {"sequences": 4, "mask": 3, "target": 3}, batch_cases, judge=judge_batch)
 
 
 # --- the trained model ---------------------------------------------------------------------------------
@@ -343,6 +428,6 @@ def judge_model(case: Case, answers) -> str | None:
 
 train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="model", seconds=90)
 
-PARTS = (luong_score, additive_score, masked_softmax, attention_step, reversal_batch, train)
+PARTS = (luong_score, additive_score, masked_softmax, attention_step, bahdanau_step, reversal_batch, train)
 WRITTEN = {"read_a_map": 10}
 score = partial(show_score, PARTS, WRITTEN)

@@ -56,17 +56,17 @@ def additive_score(query, keys, W, U, v):
         done.append(out)
     return torch.stack(done).reshape(scores.shape)
 """], [
-    (4, "the mask is not used", ".masked_fill(~mask, -torch.inf)", ""),
+    (3, "the mask is not used", ".masked_fill(~mask, -torch.inf)", ""),
     (0, "the mask is upside down", "~mask", "mask"),
-    (4, "a masked score of 0 still gets weight", "scores.masked_fill(~mask, -torch.inf)", "(scores * mask)"),
-    (4, "no longer sum to 1", "scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)", "scores.softmax(dim=-1) * mask"),
+    (3, "a masked score of 0 still gets weight", "scores.masked_fill(~mask, -torch.inf)", "(scores * mask)"),
+    (3, "no longer sum to 1", "scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)", "scores.softmax(dim=-1) * mask"),
     (0, "wrong axis", "dim=-1", "dim=0"),
-    (11, "the highest score is a masked one", "return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
+    (7, "the highest score is a masked one", "return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
      """e = (scores - scores.max(dim=-1, keepdim=True).values).exp() * mask
     return e / e.sum(dim=-1, keepdim=True)"""),
-    (11, "exp overflows for large scores", "return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
+    (7, "exp overflows for large scores", "return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
      "e = scores.exp() * mask\n    return e / e.sum(dim=-1, keepdim=True)"),
-    (11, "not with a large number", "-torch.inf", "-1e9"),
+    (7, "not with a large number", "-torch.inf", "-1e9"),
 ]),
 "attention_step": (MODEL, ["""def attention_step(h, states, mask, W_c):
     weights = torch.einsum("bd,bsd->bs", h, states).masked_fill(~mask, -torch.inf).softmax(-1)
@@ -84,13 +84,43 @@ def additive_score(query, keys, W, U, v):
         all_weights.append(a)
     return [torch.stack(out), torch.stack(all_weights)]
 """], [
-    (12, "h and c are swapped", "[context, h]", "[h, context]"),
-    (12, "the tanh is missing", "torch.tanh(", "("),
-    (14, "the mask is not used", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1)"),
-    (12, "this is the context", "return h_tilde, weights", "return context, weights"),
+    (7, "h and c are swapped", "[context, h]", "[h, context]"),
+    (7, "the tanh is missing", "torch.tanh(", "("),
+    (4, "the mask is not used", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1)"),
+    (7, "this is the context", "return h_tilde, weights", "return context, weights"),
     (8, "these are the scores", "return h_tilde, weights", "return h_tilde, scores"),
+    (7, "weights that ignore the mask", "(weights[:, None] @ states)", "(scores.softmax(dim=-1)[:, None] @ states)"),
     (0, "divided by the square root of D", ".squeeze(-1)", ".squeeze(-1) / h.shape[-1] ** 0.5"),
     (0, "the results are in the wrong order", "return h_tilde, weights", "return weights, h_tilde"),
+]),
+"bahdanau_step": (MODEL, ["""def bahdanau_step(x, s, states, mask, W_s, W_o):
+    a = torch.einsum("bd,bsd->bs", s, states).masked_fill(~mask, -torch.inf).softmax(-1)
+    c = torch.einsum("bs,bsd->bd", a, states)
+    E, D = x.shape[1], s.shape[1]
+    new = torch.tanh(x @ W_s[:, :E].T + c @ W_s[:, E:E + D].T + s @ W_s[:, E + D:].T)
+    return new, torch.tanh(new @ W_o[:, :D].T + c @ W_o[:, D:2 * D].T + x @ W_o[:, 2 * D:].T), a
+""", """def bahdanau_step(x, s, states, mask, W_s, W_o):
+    rows = []
+    for b in range(len(x)):
+        kept = states[b][mask[b]]
+        a = (kept @ s[b]).softmax(0)
+        c = a @ kept
+        new = torch.tanh(W_s @ torch.cat([x[b], c, s[b]]))
+        weights = torch.zeros(states.shape[1])
+        weights[mask[b]] = a
+        rows.append((new, torch.tanh(W_o @ torch.cat([new, c, x[b]])), weights))
+    return tuple(torch.stack(column) for column in zip(*rows))
+"""], [
+    (0, "the old state is the query", "states @ s[:, :, None]", "states @ torch.tanh("
+     "torch.cat([x, torch.zeros_like(s), s], dim=-1) @ W_s.T)[:, :, None]"),
+    (5, "weights that ignore the mask", "(weights[:, None] @ states)", "(scores.softmax(dim=-1)[:, None] @ states)"),
+    (0, "the mask is not used", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1)"),
+    (9, "the read-out does not see the context", "[s_new, context, x]", "[s_new, 0 * context, x]"),
+    (9, "the read-out reads the old state", "[s_new, context, x]", "[s, context, x]"),
+    (9, "in the wrong order: W_o", "[s_new, context, x]", "[context, s_new, x]"),
+    (9, "the tanh of the read-out is missing",
+     "torch.tanh(torch.cat([s_new, context, x], dim=-1) @ W_o.T)", "torch.cat([s_new, context, x], dim=-1) @ W_o.T"),
+    (0, "divided by the square root of D", ".squeeze(-1)", ".squeeze(-1) / s.shape[-1] ** 0.5"),
 ]),
 "reversal_batch": (MODEL, ["""def reversal_batch(n_sequences, longest, n_symbols, generator):
     source = torch.zeros(n_sequences, longest, dtype=torch.long)
@@ -108,19 +138,19 @@ def additive_score(query, keys, W, U, v):
     target[mask] = torch.cat([row[:n].flip(0) for row, n in zip(source, lengths)])
     return source, mask, target
 """], [
-    (10, "the whole row is reversed",
+    (7, "the whole row is reversed",
      "source.gather(1, (lengths - 1 - place).clamp(min=0)).where(mask, 0)", "source.flip(1)"),
     (0, "0 is a symbol too", "return source, mask", "return source, source != 0"),
-    (9, "the last symbol, n_symbols - 1, never occurs", "randint(n_symbols,", "randint(n_symbols - 1,"),
-    (9, "the same generator state gave another batch", "1), generator=generator)", "1))",
+    (6, "the last symbol, n_symbols - 1, never occurs", "randint(n_symbols,", "randint(n_symbols - 1,"),
+    (6, "the same generator state gave another batch", "1), generator=generator)", "1))",
      "longest), generator=generator)", "longest))"),
-    (9, "gave the same batch",
+    (6, "gave the same batch",
      "lengths = ", "generator = torch.Generator().manual_seed(generator.initial_seed())\n    lengths = "),
-    (6, "padding stands on the left", "place < lengths", "place >= longest - lengths",
+    (4, "padding stands on the left", "place < lengths", "place >= longest - lengths",
      "source.gather(1, (lengths - 1 - place).clamp(min=0)).where(mask, 0)", "source.flip(1)"),
-    (9, "or not independent",
+    (6, "or not independent",
      "(n_sequences, longest), generator=generator)", "(n_sequences, 1), generator=generator).expand(-1, longest)"),
-    (9, "the lengths are not equally likely",
+    (6, "the lengths are not equally likely",
      "(n_sequences, 1), generator=generator)", "(2, n_sequences, 1), generator=generator).amax(dim=0)"),
 ]),
 "train": (MODEL, ["""def train(model):
