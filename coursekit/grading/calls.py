@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 NOTHING = "it returned None: is there a 'return' at the end?"
 MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
@@ -57,12 +59,16 @@ def spoiled(forbidden: Collection[str]) -> Iterator[list[str]]:
     """Make forbidden functions of PyTorch return nan, and yield the list of those that were used.
 
     This is done in PyTorch's dispatcher, which every call passes, by whatever name and way it was reached: from
-    ``nn.LayerNorm``, an alias of ``torch.layer_norm``, scripted code or another thread.
+    ``nn.LayerNorm``, an alias of ``torch.layer_norm``, scripted code or another thread. What is written in Python, and
+    so is not there, is noticed where it is called, whatever its name.
 
     Args:
-        forbidden: names of ``aten``'s functions; ``"cross_entropy_loss(label_smoothing)"`` forbids one option alone.
+        forbidden: names of ``aten``'s functions, or of ``torch.nn.functional``'s if they have the prefix ``F.``;
+            ``"cross_entropy_loss(label_smoothing)"`` forbids one option alone.
     """
     used: list[str] = []
+    in_python = {getattr(F, name[2:]): name for name in forbidden if name.startswith("F.")}
+    forbidden = [name for name in forbidden if not name.startswith("F.")]
     library = torch.library.Library("aten", "IMPL") if forbidden else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a function is replaced
@@ -73,10 +79,28 @@ def spoiled(forbidden: Collection[str]) -> Iterator[list[str]]:
                 for key in ("CPU", "AutogradCPU"):
                     library.impl(overload, partial(spoil, overload, name, option, used), key)
     try:
-        yield used
+        with Spoiled(in_python, used) if in_python else contextlib.nullcontext():
+            yield used
     finally:
         if library is not None:
             library._destroy()
+
+
+class Spoiled(TorchFunctionMode):
+    """Makes PyTorch's functions that are written in Python return nan, and writes down their names in ``used``."""
+
+    def __init__(self, functions: dict[Callable[..., Any], str], used: list[str]):
+        super().__init__()
+        self.functions, self.used = functions, used
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        result = function(*arguments, **(options or {}))
+        if function not in self.functions:
+            return result
+        self.used.append(self.functions[function])
+        several = isinstance(result, tuple)
+        spoiled = [one * torch.nan if isinstance(one, Tensor) else one for one in (result if several else [result])]
+        return tuple(spoiled) if several else spoiled[0]
 
 
 def spoil(overload: Any, name: str, option: str, used: list[str], *arguments: Any, **options: Any) -> Any:

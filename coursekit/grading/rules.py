@@ -41,7 +41,7 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     ``nn.LayerNorm``, ``F.layer_norm``, ``from torch import layer_norm`` and ``getattr(F, "layer_norm")`` name the same.
     A function of the student's own may be called so, and so may an attribute of ``self``.
     """
-    functions = {squeezed(name): name for name in forbidden if "(" not in name}
+    functions = {squeezed(name.removeprefix("F.")): name for name in forbidden if "(" not in name}
     options = {name.rstrip(")").partition("(")[2]: name for name in forbidden if "(" in name}
     for node in nodes_of(source):
         name = ""

@@ -197,7 +197,7 @@ def test_what_an_answer_must_not_do_costs_the_same_as_in_the_notebook(bubblewrap
         for points, words, source in mutants
         if "you are given is changed" in words or "is used: write it out" in words
     }
-    assert len(wrong) == {"03_self_attention": 3, "04_transformer": 1}[exercise]
+    assert len(wrong) == {"03_self_attention": 5, "04_transformer": 1}[exercise]
     released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
     answers = {name: source for name, (_, _, source) in wrong.items()}
     result = mark({**job(), "exercise": exercise, "master": released, "answers": answers})

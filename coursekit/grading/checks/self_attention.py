@@ -21,6 +21,7 @@ from coursekit.grading.checks.common import (
     numbers,
     over_queries,
     scaled_by,
+    scaled_scores,
     scaled_weights,
     sizes,
     softmax_cases,
@@ -79,6 +80,16 @@ masked_softmax = Part(
 
 # --- one head ------------------------------------------------------------------------------------------
 
+LOW = (
+    "the forbidden scores get a number such as -20: where the allowed ones are lower still, the forbidden keys win. "
+    "Fill with -inf"
+)
+
+
+def filled_with_a_number(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    scores = scaled_scores(query, key, None)
+    return (scores if mask is None else scores.masked_fill(~mask, -20.0)).softmax(dim=-1)
+
 
 def attention_reference(query, key, value, mask=None, *, weigh=scaled_weights):
     query, key, value = wide([query, key, value])
@@ -111,7 +122,21 @@ def attention_cases(generator: torch.Generator) -> list[Case]:
         all_of("mask", "a mask (B, T, S)", T, S, Dh, Dv, allow(B, T, S)),
         all_of("mask", "a mask (B, 1, S)", T, S, Dh, Dv, allow(B, 1, S)),
         all_of("mask", "a mask (T, S)", T, S, Dh, Dv, allow(T, S)),
+        Case("mask", "all scores are far below 0", low_scores(B, T, S, Dh, Dv, allow(B, T, S), generator)),
     ]
+
+
+def low_scores(B, T, S, Dh, Dv, mask, generator):
+    """Arguments whose scores lie far below 0: each query is nearly the opposite of each key."""
+    draw = partial(numbers, generator=generator)
+    one = 9 * torch.ones(Dh)
+    return one + 0.1 * draw(B, T, Dh), -one + 0.1 * draw(B, S, Dh), draw(B, S, Dv), mask
+
+
+BY_HAND_ATTENTION = (
+    "PyTorch's own attention is used: write it out, scores = query @ key.mT / Dh ** 0.5, the weights as their softmax "
+    "over the allowed keys, and weights @ value"
+)
 
 
 attention = Part(
@@ -143,7 +168,9 @@ attention = Part(
         "the keys are added up: the weights belong to the values": (
             lambda query, key, value, mask: attention_reference(query, key, key, mask)
         ),
+        LOW: partial(attention_reference, weigh=filled_with_a_number),
     },
+    forbidden=dict.fromkeys(("scaled_dot_product_attention", "F.multi_head_attention_forward"), BY_HAND_ATTENTION),
 )
 
 
@@ -161,9 +188,12 @@ def heads_reference(
 def heads_cases(generator: torch.Generator) -> list[Case]:
     draw, allow = partial(numbers, generator=generator), partial(some_allowed, generator=generator)
 
-    def case(aspect, about, B, T, n_heads, D, mask=None):
+    def case(aspect, about, B, T, n_heads, D, mask=None, low=False):
         shapes = (3 * D, D), (3 * D,), (D, D), (D,)
         weights = [draw(*shape, scale=0.3) for shape in shapes]  # the biases too: zeros would hide what forgets them
+        if low:  # each query is nearly the opposite of each key
+            weights[0][: 2 * D] *= 0.1
+            weights[1][:D], weights[1][D : 2 * D] = 9, -9
         return Case(aspect, about, (draw(B, T, D, scale=2), mask, n_heads, *weights))
 
     B, T = sizes(generator, 2)
@@ -180,6 +210,7 @@ def heads_cases(generator: torch.Generator) -> list[Case]:
         case("mask", "two heads, a causal mask (T, T)", B, T, 2, 8, causal),
         case("mask", "two heads, padding and causal, mask (B, 1, T, T)", B, T, 2, 8, padding & causal),
         case("mask", "two heads with masks of their own, mask (B, H, T, T)", B, T, 2, 8, allow(B, 2, T, T)),
+        case("mask", "two heads, all scores are far below 0", B, T, 2, 8, allow(B, 2, T, T), low=True),
     ]
 
 
@@ -206,6 +237,11 @@ multi_head_attention = Part(
         "the output projection is missing: apply self.out to the joined heads": given(
             heads_reference, out_weight=lambda W: torch.eye(len(W)), out_bias=torch.zeros_like
         ),
+        LOW: partial(heads_reference, weigh=filled_with_a_number),
+    },
+    forbidden={
+        "F.multi_head_attention_forward": "PyTorch's own multi-head attention is used: write it out, the heads cut "
+        "apart and joined by you; each of them may call course.attend"
     },
 )
 
@@ -255,6 +291,12 @@ add_positions = Part(
         ),
         "the exponent is i / D: it is 2i / D": partial(
             positions_reference, angle=lambda t, i, D: t / 10_000 ** (i / D)
+        ),
+        "the exponent is 4i / D, doubled twice: torch.arange(0, D, 2) is 2i already": partial(
+            positions_reference, angle=lambda t, i, D: t / 10_000 ** (4 * i / D)
+        ),
+        "the exponent is i / (D/2 - 1): it is 2i / D, which never quite reaches 1": partial(
+            positions_reference, angle=lambda t, i, D: t / 10_000 ** (i / (D / 2 - 1))
         ),
         "t is multiplied by 10000^(2i/D): divide by it": partial(
             positions_reference, angle=lambda t, i, D: t * 10_000 ** (2 * i / D)

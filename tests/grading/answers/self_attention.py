@@ -64,7 +64,7 @@ def attention(query, key, value, mask=None):
     if mask is None:
         mask = torch.ones(1, dtype=torch.bool)
     weights = course.masked_softmax(torch.bmm(query / query.shape[-1] ** 0.5, key.mT), mask)
-    return [torch.nn.functional.scaled_dot_product_attention(query, key, value, mask), weights]
+    return [sum(weights[..., s, None] * value[:, None, s] for s in range(value.shape[1])), weights]
 """], [
     (0, "not divided by the square root of Dh", " / Dh**0.5", ""),
     (0, "divide by its square root", "Dh**0.5", "Dh"),
@@ -75,6 +75,14 @@ def attention(query, key, value, mask=None):
     (10, "the mask is on the wrong axis", "(scores, mask)", "(scores, mask.mT)"),
     (5, "the weights belong to the values", "weights @ value", "weights @ key"),
     (0, "the results are in the wrong order", "return weights @ value, weights", "return weights, weights @ value"),
+    (10, "the forbidden scores get a number such as -20",
+     "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -20).softmax(dim=-1)"),
+    (0, "PyTorch's own attention is used: write it out", """def attention(query, key, value, mask=None):
+    weights = (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(
+        torch.tensor(False) if mask is None else ~mask, -torch.inf
+    ).softmax(dim=-1)
+    return nn.functional.scaled_dot_product_attention(query, key, value, mask), weights
+"""),
 ]),
 "multi_head_attention": (MODEL, ["""class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, n_heads):
@@ -135,6 +143,26 @@ class MultiHeadAttention(nn.Module):
     (0, "the output projection is missing", "self.out(together.reshape(B, T, D))", "together.reshape(B, T, D)"),
     (0, "attend returns a pair, of which you need the first", "heads, _ = ", "heads = "),
     (18, "the mask is not used", "value, mask)", "value)"),
+    (18, "the forbidden scores get a number such as -20", "heads, _ = course.attend(query, key, value, mask)",
+     """e = query @ key.mT / (D // self.n_heads) ** 0.5
+        heads = (e if mask is None else e.masked_fill(~mask, -20)).softmax(dim=-1) @ value"""),
+    (0, "two calls with the same numbers give different results", "return self.out(together.reshape(B, T, D))",
+     "return nn.functional.dropout(self.out(together.reshape(B, T, D)), 0.1)"),
+    (0, "PyTorch's own multi-head attention is used: write it out", """class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.out = nn.Linear(d_model, d_model)
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        if mask is not None:
+            mask = ~mask.expand(B, self.n_heads, T, T).flatten(0, 1)
+        return nn.functional.multi_head_attention_forward(
+            *3 * [x.transpose(0, 1)], D, self.n_heads, self.qkv.weight, self.qkv.bias, None, None, False, 0.0,
+            self.out.weight, self.out.bias, attn_mask=mask,
+        )[0].transpose(0, 1)
+"""),
 ]),
 "add_positions": (MODEL, ["""import math
 def add_positions(x):
@@ -166,6 +194,8 @@ def add_positions(x):
     (0, "each entry has a frequency of its own", "arange(0, D, 2)", "arange(D)",
      "angle.sin(), angle.cos()", "angle[:, 0::2].sin(), angle[:, 1::2].cos()"),
     (0, "t is multiplied by 10000^(2i/D): divide by it", "-torch.arange(0, D, 2)", "torch.arange(0, D, 2)"),
+    (0, "the exponent is 4i / D, doubled twice", "-torch.arange(0, D, 2)", "-2 * torch.arange(0, D, 2)"),
+    (0, "the exponent is i / (D/2 - 1)", "-torch.arange(0, D, 2) / D", "-torch.arange(D // 2) / (D // 2 - 1)"),
     (0, "the positions begin at 1", "torch.arange(T)", "torch.arange(1, T + 1)"),
     (7, "`x` is not used", "x + code", "code.expand_as(x)"),
     (0, "the tensor x that you are given is changed, and its owner may still need it", "x + code", "x.add_(code)"),
