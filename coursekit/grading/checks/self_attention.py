@@ -129,7 +129,7 @@ def attention_cases(generator: torch.Generator) -> list[Case]:
 def low_scores(B, T, S, Dh, Dv, mask, generator):
     """Arguments whose scores lie far below 0: each query is nearly the opposite of each key."""
     draw = partial(numbers, generator=generator)
-    one = 9 * torch.ones(Dh)
+    one = 5 * torch.ones(Dh)
     return one + 0.1 * draw(B, T, Dh), -one + 0.1 * draw(B, S, Dh), draw(B, S, Dv), mask
 
 
@@ -193,7 +193,7 @@ def heads_cases(generator: torch.Generator) -> list[Case]:
         weights = [draw(*shape, scale=0.3) for shape in shapes]  # the biases too: zeros would hide what forgets them
         if low:  # each query is nearly the opposite of each key
             weights[0][: 2 * D] *= 0.1
-            weights[1][:D], weights[1][D : 2 * D] = 9, -9
+            weights[1][:D], weights[1][D : 2 * D] = 5, -5
         return Case(aspect, about, (draw(B, T, D, scale=2), mask, n_heads, *weights))
 
     B, T = sizes(generator, 2)
@@ -265,12 +265,10 @@ def positions_cases(generator: torch.Generator) -> list[Case]:
     B, T, half = sizes(generator, 3)
     D, few, long, wide = 2 * half, number(generator, 2, 12), number(generator, 15, 60), 2 * number(generator, 3, 12)
     return [
-        Case(
-            "code", "three zeros of four entries, so that only the code is left", (torch.zeros(1, 3, 4),), public=True
-        ),
+        Case("code", "two zeros of six entries, so that only the code is left", (torch.zeros(1, 2, 6),), public=True),
         Case("code", "one sequence of zeros", (torch.zeros(1, few, 4),)),
         Case("code", "a longer sequence of zeros", (torch.zeros(1, long, wide),)),
-        Case("added", "one short sequence", (draw(1, 3, 4),)),
+        Case("added", "one short sequence", (draw(1, 2, 6),)),
         Case("added", "one sequence", (draw(1, T, D),)),
         Case("added", "a batch", (draw(B, T, D),)),
         Case("added", "B = T = D: no axis can be told by its size", (draw(6, 6, 6),)),
