@@ -254,7 +254,7 @@ def learning_rate(step, d_model, warmup):
     (5, "extended behind its end", "symbol == eos_id", "False"),
     (11, "finished sequences take places among the K", "pool = grown", "pool = grown[:beams]"),
     (12, "that what has finished is worth more now is no reason to stop", "        alive = grown[:beams]\n",
-     "        alive = grown[:beams]\n        if finished and max(finished)[0] > worth(*alive[0]):\n            break\n"),
+     "        alive = grown[:beams]\n        if finished and max(finished)[0] > worth(*alive[0]): break\n"),
     (0, "that K sequences have finished is no reason to stop", "        alive = grown[:beams]\n",
      "        alive = grown[:beams]\n        if len(finished) >= beams:\n            alive = []\n            break\n"),
     (0, "log P is that of the last symbol alone", "log_p + row", "row"),
