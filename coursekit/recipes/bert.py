@@ -8,7 +8,7 @@ metrics alone are kept.
 
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from itertools import chain, pairwise
@@ -44,6 +44,7 @@ VARIANTS = {
     "always-mask": "a chosen word is always [MASK], never another word or itself",
 }
 SIZES = {"d_model": 128, "n_heads": 4, "d_ff": 512, "n_layers": 4, "max_length": 64}
+SMALL = SIZES | {"d_model": 64, "n_heads": 2, "d_ff": 256, "n_layers": 2}  # for comparison, in the lecture
 DOCUMENTS = {"stories": 20_000, "stories as told": 2500, "questions": 10_000, "associations": 6400}
 HELD_OUT = 1000  # of each for validation and for testing
 VOCAB_SIZE = 2500
@@ -270,13 +271,13 @@ def compare(model: BertForPreTraining, tokenizer: WordPiece, split: str = "test"
 # --- the run -------------------------------------------------------------------------------------------------
 
 
-def new_model(vocab_size: int, dropout: float = 0.0) -> BertForPreTraining:
+def new_model(vocab_size: int, dropout: float = 0.0, sizes: Mapping[str, int] = SIZES) -> BertForPreTraining:
     """The untrained model: matrices with a deviation of 0.06, which fits 128 units as 0.02 fits 768 and more.
 
     With 0.02 attention starts so even that next sentences take much longer to learn.
     """
     seed(0)
-    model = BertForPreTraining(Bert(BertConfig(vocab_size, **SIZES, dropout=dropout)))
+    model = BertForPreTraining(Bert(BertConfig(vocab_size, **sizes, dropout=dropout)))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2 and not name.startswith(("bert.tokens", "bert.positions", "bert.segments")):

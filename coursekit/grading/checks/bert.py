@@ -122,6 +122,14 @@ def packed_with(
     return mistake
 
 
+def judge_numbers(case: Case, answers: Sequence[Arrays]) -> str | None:
+    """Whether ids and segments can be looked up in a table."""
+    name = {"tokens": "ids", "segments": "segments"}.get(case.aspect)
+    if name is None or answers[-1][case.result].dtype.kind in "iu":
+        return None
+    return f"{name} are no whole numbers, and a model looks them up in a table: make them torch.long"
+
+
 pack_pair = Part(
     "pack_pair",
     {"tokens": 2, "segments": 3, "cut": 5, "padding": 2},
@@ -154,6 +162,7 @@ pack_pair = Part(
             specials=2, row=lambda a, b: [CLS, *a, SEP, *b], kinds=lambda a, b: [0] * (len(a) + 2) + [1] * len(b)
         ),
     },
+    judge=judge_numbers,
     result="run_pack_pair",
 )
 
@@ -170,8 +179,12 @@ def numbered(lengths: Sequence[int], generator: torch.Generator) -> list[list[Id
     return [[[next(count), *next(tail)[: 1 + i % 2]] for i in range(length)] for length in lengths]
 
 
+TIMES = 12  # calls to see whether coins are tossed: of 66 they are even one time in ten, 12 times never
+
+
 def pair_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (4,), generator=generator).tolist()
+    coins = torch.randint(2**31, (TIMES,), generator=generator).tolist()
     order = torch.randperm(5, generator=generator).tolist()
     small = numbered([4, 1, 3], generator)
     many = numbered([[1, 3, 6, 300, 600][i] for i in order], generator)
@@ -182,6 +195,7 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
         Case("pairs", lots, (many, Seed(seeds[1]))),
         Case("label 0", few, (small, Seed(seeds[0]))),
         Case("label 0", lots, (many, Seed(seeds[1]))),
+        *(Case("label 0", "four documents, again", (some, Seed(seed)), secret="again") for seed in coins),
         Case("strangers", few, (small, Seed(seeds[0]))),
         Case("strangers", lots, (many, Seed(seeds[1]))),
         Case("generator", "four documents", (some, Seed(seeds[2]))),
@@ -207,6 +221,8 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
         return "a label is neither 0 nor 1"
     pairs = list(zip(*known, label.tolist(), strict=True))
     lengths = [len(document) for document in documents]
+    if case.secret == "again":
+        return judge_coins(answers[-TIMES:])
     judge = {"pairs": judge_firsts, "label 0": judge_followers, "strangers": judge_strangers}[case.aspect]
     return judge(pairs, lengths)
 
@@ -214,11 +230,22 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
 Pairs = list[tuple[Place, Place, int]]
 
 
-def judge_firsts(pairs: Pairs, lengths: list[int]) -> str | None:
-    firsts = sorted(a for a, _, _ in pairs)
-    right = [(d, i) for d, length in enumerate(lengths) for i in range(length - 1)]
-    if firsts == right:
+def judge_coins(answers: Sequence[Arrays]) -> str | None:
+    """Whether coins are tossed: they do not come out even every time."""
+    labels = [answer["2"] for answer in answers if "2" in answer]
+    if len(labels) < TIMES or any(abs(2 * label.sum() - len(label)) > 1 for label in labels):
         return None
+    return "exactly half of the pairs have the label 1, every time: a coin decides for each pair by itself"
+
+
+def judge_firsts(pairs: Pairs, lengths: list[int]) -> str | None:
+    in_order = [a for a, _, _ in pairs]
+    firsts = sorted(in_order)
+    right = [(d, i) for d, length in enumerate(lengths) for i in range(length - 1)]
+    if in_order == right:
+        return None
+    if firsts == right:
+        return "the pairs are in another order: go through the documents, and the sentences of each, in their order"
     if firsts == sorted([*right, *right]):
         return "each sentence is A twice: it makes one pair, and the coin says which"
     last = {(d, length - 1) for d, length in enumerate(lengths)}
@@ -327,6 +354,7 @@ def random_texts(
     return ids.where(place < length, PAD), place < length
 
 
+TOSSES = 20  # calls to see whether the fates of the chosen tokens are drawn one by one
 UNSURE = (10, 30, 50)  # 15 % of these ends in a half, which may be rounded up or down
 
 
@@ -341,6 +369,8 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, lengths, T, words, V, seed, **more):
         return Case(aspect, about, (*random_texts(lengths, T, words, generator), V, seed), **more)
 
+    again_and_again = (*random_texts([40] * 30, 40, every, generator), V)
+    tosses = torch.randint(2**31, (TOSSES,), generator=generator).tolist()
     few = case("generator", "50 texts", lengths[:50], 45, every, V, Seed(seeds[3]))
     again = (*few.arguments[:-1], Seed(seeds[3]))
     later, other = (*few.arguments[:-1], Seed(seeds[3], used=5)), (*few.arguments[:-1], Seed(seeds[4]))
@@ -350,6 +380,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         case("places", "150 texts of 8 to 41 tokens, padded to 45", lengths, 45, every, V, Seed(seeds[1])),
         case("places", "texts of 3 to 6 tokens, padded to 8", short, 8, every, V, Seed(seeds[5])),
         case("what is seen", "1,000 texts of 40 tokens, padded to 42", [40] * 1000, 42, every, V, Seed(seeds[2])),
+        *(Case("what is seen", "30 texts of 40 tokens, again", (*again_and_again, Seed(seed))) for seed in tosses),
         case("any word", "600 texts of 100 tokens; V = 13", [100] * 600, 100, range(6, 10), 13, Seed(seeds[6])),
         few,
         Case("generator", "the same state of the generator again", again, secret="same"),
@@ -378,6 +409,8 @@ def judge_masking(case: Case, answers: Sequence[Arrays]) -> str | None:
         return "no token is chosen"
     if case.aspect == "any word":
         return judge_any_word(ids, V, seen, chosen)
+    if len(ids) < 100:
+        return judge_fates(answers[-TOSSES:], ids.shape)
     return judge_seen(ids, V, seen, chosen)
 
 
@@ -464,8 +497,27 @@ def judge_seen(ids, V, seen, chosen) -> str | None:
     return "the shares are wrong: 80 % [MASK], 10 % another token, 10 % kept" + shares
 
 
+def judge_fates(answers: Sequence[Arrays], shape: tuple[int, ...]) -> str | None:
+    """Whether the number of [MASK] varies from call to call as it does where each fate is drawn by itself."""
+    answers = [answer for answer in answers if "0" in answer and answer["0"].shape == shape]
+    if len(answers) < TOSSES:
+        return None
+    n = np.array([answer["1"].sum() for answer in answers])
+    hidden = np.array([(answer["0"] == MASK)[answer["1"]].sum() for answer in answers])
+    if ((hidden - 0.8 * n) ** 2 / (0.16 * n)).sum() > 1.5:  # 20 are expected, and below 1.5 once in ten million
+        return None
+    return "exactly 80 % of the chosen tokens become [MASK], every time: draw for each of them by itself"
+
+
+def all_alike(new: np.ndarray, found: np.ndarray) -> bool:
+    """Whether those of ``new`` that are ``found`` are mostly the same number, row by row."""
+    pairs = [row[keep][:2] for row, keep in zip(new, found) if keep.sum() > 1]
+    return len(pairs) > 20 and np.mean([a == b for a, b in pairs]) > 0.5
+
+
 def judge_any_word(ids, V, seen, chosen) -> str | None:
     """Whether a random token is any of the V."""
+    replaced = chosen & (seen != MASK) & (seen != ids)
     after, before = seen[chosen], ids[chosen]
     other = after[(after != MASK) & (after != before)]
     if not len(other):
@@ -476,6 +528,10 @@ def judge_any_word(ids, V, seen, chosen) -> str | None:
     far = (abs(found - expected) > 6 * expected**0.5) & (np.arange(V) != MASK)
     if len(found) > V:
         return "a random token has an id outside 0 to V - 1"
+    if np.count_nonzero(found) > 1:
+        for where, new, there in (("of a text", seen, replaced), ("at a place of all texts", seen.T, replaced.T)):
+            if all_alike(new, there):
+                return f"the random tokens {where} are all the same: draw one for each of them by itself"
     if not far.any():
         return None
     there = set(np.unique(ids).tolist())
@@ -1006,19 +1062,14 @@ class Tagger:
         names = [name for name, t in theirs.items() if t.dim() > 1 and not name.startswith("pooler.")]
         return F.cosine_similarity(*(torch.cat([s[name].flatten() for name in names]) for s in (own, theirs)), 0).item()
 
-    def changed(self) -> tuple[bool, bool]:
-        """Whether the body differs from the pre-trained one, and whether the head was ever trained: its bias began
-        with zeros."""
-        own, theirs = self.model.bert.state_dict(), shipped()[0].state_dict()
-        body = any(not torch.equal(own[name], t) for name, t in theirs.items() if not name.startswith("pooler."))
-        return body, bool(self.model.classifier.bias.any())
-
     def as_a_whole(self) -> str | None:
         """What of the model was not fine-tuned, in words."""
-        body, head = self.changed()
-        if not body and not head:
+        own, theirs = self.model.bert.state_dict(), shipped()[0].state_dict()
+        kept = {name: torch.equal(own[name], t) for name, t in theirs.items() if not name.startswith("pooler.")}
+        head = bool(self.model.classifier.bias.any())  # it began with zeros
+        if all(kept.values()) and not head:
             return "no weight has changed: do the updates reach the model (backward, then step)?"
-        if not body:
+        if all(kept.values()):
             return "the body is as it was: fine-tuning changes all weights, model.parameters(), not only the head's"
         if not head:
             return (
@@ -1026,6 +1077,8 @@ class Tagger:
             )
         if self.likeness() < 0.5:
             return "its body is not the pre-trained one: build the model on the body that fine_tune is given"
+        if any(same for name, same in kept.items() if theirs[name].dim() > 1):
+            return "some of its matrices are as they were: fine-tuning changes all weights, model.parameters()"
         return None
 
     def why_not(self) -> str:

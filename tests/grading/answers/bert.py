@@ -48,6 +48,7 @@ def pack_pair(a, b, max_length):
      "gap = max_length", "row, segments = row[:max_length], segments[:max_length]\n    gap = max_length"),
     (9, "the padding has segment 1", "[0] * gap", "[1] * gap"),
     (10, "[CLS] and [SEP] are masked away", "[True] * len(row)", "[t > 4 for t in row]"),
+    (10, "ids are no whole numbers", "torch.tensor(row + [PAD] * gap)", "torch.tensor(row + [PAD] * gap).float()"),
     (0, "the last [SEP] is missing", "max_length - 3", "max_length - 2", "b + [SEP]", "b",
      "[1] * (len(b) + 1)", "[1] * len(b)"),
 ]),
@@ -99,6 +100,11 @@ def pair_sentences(documents, generator):
     (7, "as if they took turns", "draw(2)", "len(pairs) % 2"),
     (9, "nothing follows it there, so it makes no pair", "document[:-1]", "document",
      "if draw(2)", "if i == len(document) - 1 or draw(2)"),
+    (9, "exactly half of the pairs have the label 1",
+     "    pairs = []\n", """    pairs, n = [], sum(map(len, documents)) - len(documents)
+    coins = iter((torch.randperm(n, generator=generator) % 2).tolist())
+""", "if draw(2)", "if next(coins)"),
+    (9, "the pairs are in another order", "return pairs", "return pairs[::-1]"),
     (9, "B stands two places behind A", "i + 1", "min(i + 2, len(document) - 1)"),
 ]),
 "mask_words": (FIRST, ["""def mask_words(ids, mask, vocab_size, generator):
@@ -142,6 +148,11 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
      "rank < number[:, None]", "torch.rand(ids.shape, generator=generator) < 0.15"),
     (11, "one in ten becomes another: it is one half",
      "fate < 0.9", "torch.rand(ids.shape, generator=generator) < 0.1"),
+    (14, "the random tokens of a text are all the same", "torch.randint(vocab_size, ids.shape, generator=generator)",
+     "torch.randint(vocab_size, (len(ids), 1), generator=generator).expand_as(ids)"),
+    (11, "exactly 80 % of the chosen tokens become [MASK]", "    seen = ids.clone()",
+     """    fate[chosen] = (torch.randperm(int(chosen.sum()), generator=generator) + 0.5) / chosen.sum()
+    seen = ids.clone()"""),
     (0, "the first tensor that you are given is changed", "ids.clone()", "ids"),
 ]),
 "masked_lm_loss": (FIRST, ["""def masked_lm_loss(logits, target, masked):
@@ -317,6 +328,8 @@ def fine_tune(body, batch):
 """], [
     (0, "no weight has changed", "updates = 100", "updates = 5", "\n        optimizer.step()", ""),
     (0, "the body is as it was", "updates = 100", "updates = 40", "AdamW(model", "AdamW(model.classifier"),
+    (8, "some of its matrices are as they were", "AdamW(model.parameters()",
+     "AdamW([*model.classifier.parameters(), *model.bert.norm.parameters()]"),
     (8, "the head is as it was at first", "updates = 100", "updates = 120", "AdamW(model", "AdamW(model.bert"),
     (0, "its body is not the pre-trained one", "updates = 100", "updates = 60",
      "body, TAGS", "Bert(body.config), TAGS"),
