@@ -1022,7 +1022,7 @@ lstm_step = Part(
 # --- a language model of one's own ---------------------------------------------------------------------
 
 KNOWN = 5000  # sentences that the notebook shows
-HIDDEN = 600
+HIDDEN = 1500
 MOST_WEIGHTS = 2_000_000
 # At a pair that no known sentence holds, a model trained on those alone is surprised: it needs 5 nats and more on such
 # a word. One that was trained on sentences for testing needs 2.

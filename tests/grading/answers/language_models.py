@@ -355,7 +355,7 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
 """, """def train():
     model = RNNLM(RNNLMConfig(V, embed_size=64, hidden_size=64, cell="gru"))
     read, target, real = in_rows(documents, END)
-    optimizer, updates = torch.optim.AdamW(model.parameters(), lr=1e-2), 400
+    optimizer, updates = torch.optim.AdamW(model.parameters(), lr=1e-2), 800
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, updates)
     for _ in range(updates):
         rows = torch.randperm(len(documents))[:32]
@@ -367,7 +367,8 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
         schedule.step()
     return model
 """,
-("n=8", "n=9", "model = NNLM", "torch.manual_seed(5)\n    model = NNLM", "return model", "return model.double()")], [
+("n=8", "n=9", "range(1500)", "range(2500)", "step / 1500", "step / 2500",
+ "model = NNLM", "torch.manual_seed(5)\n    model = NNLM", "return model", "return model.double()")], [
     (0, "do the updates reach the weights", "n=8", "n=6", "range(1500)", "range(20)", "\n        optimizer.step()", ""),
     (0, "the token that it has just read", "n=8", "n=6", "model = NNLM", "target = context[:, -1]\n    model = NNLM",
      "range(1500)", "range(300)"),
