@@ -257,3 +257,9 @@ def test_the_shipped_metrics_are_of_runs_that_differ_in_one_thing():
 def test_the_shipped_files_are_small():
     sizes = [path.stat().st_size for path in recipe.CHECKPOINTS.rglob("*") if path.is_file()]
     assert sum(sizes) < 25e6  # of all recipes
+
+
+def test_a_small_model_is_made_for_comparison():
+    small, usual = recipe.new_model(50, sizes=recipe.SMALL), recipe.new_model(50)
+    assert [len(model.bert.blocks) for model in (small, usual)] == [2, 4]
+    assert [model.bert.config.d_model for model in (small, usual)] == [64, 128]

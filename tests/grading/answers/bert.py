@@ -329,7 +329,7 @@ def fine_tune(body, batch):
     (0, "no weight has changed", "updates = 100", "updates = 5", "\n        optimizer.step()", ""),
     (0, "the body is as it was", "updates = 100", "updates = 40", "AdamW(model", "AdamW(model.classifier"),
     (8, "some of its matrices are as they were", "AdamW(model.parameters()",
-     "AdamW([*model.classifier.parameters(), *model.bert.norm.parameters()]"),
+     "AdamW([*model.classifier.parameters(), *model.bert.norm.parameters()]", "1e-3 *", "1e-2 *"),
     (8, "the head is as it was at first", "updates = 100", "updates = 120", "AdamW(model", "AdamW(model.bert"),
     (0, "its body is not the pre-trained one", "updates = 100", "updates = 60",
      "body, TAGS", "Bert(body.config), TAGS"),
