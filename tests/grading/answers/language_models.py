@@ -367,8 +367,7 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
         schedule.step()
     return model
 """,
-("n=8", "n=9", "range(1500)", "range(2500)", "step / 1500", "step / 2500",
- "model = NNLM", "torch.manual_seed(5)\n    model = NNLM", "return model", "return model.double()")], [
+("model = NNLM", "torch.manual_seed(0)\n    model = NNLM", "return model", "return model.double()")], [
     (0, "do the updates reach the weights", "n=8", "n=6", "range(1500)", "range(20)", "\n        optimizer.step()", ""),
     (0, "the token that it has just read", "n=8", "n=6", "model = NNLM", "target = context[:, -1]\n    model = NNLM",
      "range(1500)", "range(300)"),
