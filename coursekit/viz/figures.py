@@ -66,23 +66,27 @@ def described_axes(ax: Axes) -> str:
         told.append(" against ".join(text for text in (ax.get_ylabel(), ax.get_xlabel()) if text))
     for bars in ax.containers:
         ticks = [tick.get_text() for tick in ax.get_xticklabels()]
-        heights = [f"{bar.get_height():.3g}" for bar in bars]
+        heights = [said(bar.get_height()) for bar in bars]
         names = ticks if len(ticks) == len(heights) else [""] * len(heights)
         told.append(", ".join(f"{name} {height}".strip() for name, height in listed(list(zip(names, heights)))))
     for line in listed([line for line in ax.lines if len(line.get_xdata()) > 1]):
         x, y = (np.ma.masked_invalid(np.ma.asarray(values, dtype=float)) for values in line.get_data())
         name = "" if line.get_label().startswith("_") else f"{line.get_label()}: "
         if ax.axison and y.count():
-            told.append(
-                f"{name}from {y.compressed()[0]:.3g} at {x.min():.3g} to {y.compressed()[-1]:.3g} at {x.max():.3g}"
-            )
+            first, last = said(y.compressed()[0]), said(y.compressed()[-1])
+            told.append(f"{name}from {first} at {said(x.min())} to {last} at {said(x.max())}")
     told += [f"{len(c.get_offsets())} points" for c in ax.collections if isinstance(c, PathCollection)]
     for image in ax.images:
         shape = image.get_array().shape
         kind = "image" if len(shape) == 3 else "map"
-        values = "" if kind == "image" else f", from {image.get_array().min():.3g} to {image.get_array().max():.3g}"
+        values = "" if kind == "image" else f", from {said(image.get_array().min())} to {said(image.get_array().max())}"
         told.append(f"{kind} of {shape[0]} rows and {shape[1]} columns{values}")
     return ". ".join(text.rstrip(".") for text in told if text)
+
+
+def said(number: float) -> str:
+    """A number as it is read out: 0.25, 12.5, 30,000."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
 def listed(entries: list) -> list:

@@ -28,6 +28,7 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     )
     two = bars({"a": 0.125, "b": 1.0}, title="T", ylabel="share (%)")
     assert described(two.figure) == "T. share (%). a 12.5, b 100"
+    assert described(bars({"weights": 31_234}, percent=False).figure) == "weights 31,234"
     weights = np.array([[0.25, 0.75], [1, 0]])
     assert described(heatmap(weights, "ab", "xy", title="Map").figure) == (
         "Map. output symbol against source symbol. map of 2 rows and 2 columns, from 0 to 1"
