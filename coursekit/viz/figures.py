@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 
 # Okabe and Ito's colours, orange and black toned down: distinct with any kind of colour vision, in light and in dark
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#3D9BD8", "#767676")
@@ -69,12 +70,7 @@ def described_axes(ax: Axes) -> str:
         heights = [said(bar.get_height()) for bar in bars]
         names = ticks if len(ticks) == len(heights) else [""] * len(heights)
         told.append(", ".join(f"{name} {height}".strip() for name, height in listed(list(zip(names, heights)))))
-    for line in listed([line for line in ax.lines if len(line.get_xdata()) > 1]):
-        x, y = (np.ma.masked_invalid(np.ma.asarray(values, dtype=float)) for values in line.get_data())
-        name = "" if line.get_label().startswith("_") else f"{line.get_label()}: "
-        if ax.axison and y.count():
-            first, last = said(y.compressed()[0]), said(y.compressed()[-1])
-            told.append(f"{name}from {first} at {said(x.min())} to {last} at {said(x.max())}")
+    told += [described_line(line, ax) for line in listed(list(ax.lines)) if ax.axison]
     told += [f"{len(c.get_offsets())} points" for c in ax.collections if isinstance(c, PathCollection)]
     for image in ax.images:
         shape = image.get_array().shape
@@ -82,6 +78,17 @@ def described_axes(ax: Axes) -> str:
         values = "" if kind == "image" else f", from {said(image.get_array().min())} to {said(image.get_array().max())}"
         told.append(f"{kind} of {shape[0]} rows and {shape[1]} columns{values}")
     return ". ".join(text.rstrip(".") for text in told if text)
+
+
+def described_line(line: Line2D, ax: Axes) -> str:
+    x, y = (np.asarray(ax.convert_xunits(line.get_xdata()), float), np.asarray(line.get_ydata(), float))
+    x, y = x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)]
+    name = "" if line.get_label().startswith("_") else f"{line.get_label()}: "
+    if len(x) < 2 or line.get_transform() != ax.transData:  # a point, or a level across the whole chart
+        return f"{name}{said(y[0])}" if name and len(y) else ""
+    if (np.diff(x) < 0).any():
+        return f"{name}{len(x)} points from {said(y.min())} to {said(y.max())}"
+    return f"{name}from {said(y[0])} at {said(x[0])} to {said(y[-1])} at {said(x[-1])}"
 
 
 def said(number: float) -> str:

@@ -38,6 +38,10 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     images = image_grid(np.zeros((2, 3, 4, 5)), ["cat"], columns=2)[0, 0].figure
     assert described(images) == "cat. image of 4 rows and 5 columns. image of 4 rows and 5 columns"
     assert described(plt.figure()) == "A drawing"
+    dots = new_axes()
+    dots.plot([3, -3, 1], [0.5, 2, -1], "o", label="dots")
+    dots.axhline(0.25, label="chance")
+    assert described(dots.figure) == "dots: 3 points from -1 to 2. chance: 0.25"
 
 
 @pytest.mark.parametrize(
