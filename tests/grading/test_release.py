@@ -47,7 +47,7 @@ def test_an_exercise_has_its_anatomy(master):
     notebook = nbformat.read(master, as_version=4)
     cells = notebook.cells
     checks = checks_of(master.stem)
-    assert 4 <= len(checks.PARTS) <= 7
+    assert 4 <= len(checks.PARTS) <= 8
     assert len(checks.WRITTEN) == 1
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     for number in range(1, len(checks.PARTS) + len(checks.WRITTEN) + 1):
