@@ -70,7 +70,7 @@ def test_a_lecture_runs_to_its_files(course, monkeypatch, capsys):
     assert code in (None, 0)
     assert "two" in out
     assert json.loads((folder / "claims.json").read_text()) == [
-        {"name": "two", "value": 2.0, "at_least": 2, "ok": True}
+        {"name": "two", "value": 2.0, "at_least": 2, "ok": True, "kind": "measured"}
     ]
     executed = nbformat.read(folder / "notebook.ipynb", as_version=4)
     assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3, 4, 5]

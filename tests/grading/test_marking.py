@@ -85,7 +85,8 @@ def test_one_part_that_loops_costs_the_others_nothing(bubblewrap, monkeypatch):
     monkeypatch.setattr(check.additive_score, "seconds", 3)
     answers = {name: source for name, source in SOLUTIONS.items() if name != "train"}
     result = mark(job(**answers | {"additive_score": "def additive_score(*x):\n    while True: pass"}))
-    assert [p["points"] for p in result["parts"]] == [15, 0, 15, 20, 15, 0]
+    lost = ("additive_score", "train")
+    assert [p["points"] for p in result["parts"]] == [0 if p["name"] in lost else p["of"] for p in result["parts"]]
     assert part(result, "additive_score")["problem"] == "it took longer than 3 seconds"
     assert part(result, "train")["problem"] == "not answered"
 
@@ -233,7 +234,7 @@ def test_the_line_of_an_error_is_that_of_the_answer_not_of_a_given_cell(bubblewr
 
 def test_unsafe_marks_without_walls():
     result = mark(job(luong_score=SOLUTIONS["luong_score"], additive_score="import os\nos._exit(1)", unsafe=True))
-    assert [p["points"] for p in result["parts"]] == [15, 0, 0, 0, 0, 0]
+    assert [p["points"] for p in result["parts"]] == [15, *[0] * (len(result["parts"]) - 1)]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="the other tests are unprivileged then")
