@@ -81,7 +81,7 @@ def described_axes(ax: Axes) -> str:
 
 
 def described_line(line: Line2D, ax: Axes) -> str:
-    x, y = (np.asarray(ax.convert_xunits(line.get_xdata()), float), np.asarray(line.get_ydata(), float))
+    x, y = (np.asarray(get(orig=False), float) for get in (line.get_xdata, line.get_ydata))
     x, y = x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)]
     name = "" if line.get_label().startswith("_") else f"{line.get_label()}: "
     if len(x) < 2 or line.get_transform() != ax.transData:  # a point, or a level across the whole chart
