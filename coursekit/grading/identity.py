@@ -82,10 +82,10 @@ class Whose:
 # --- what a part says ----------------------------------------------------------------------------------
 
 
-def read_part(text: str, exercise: str, *, folder: bool) -> Part:
-    """What the outermost part says by itself, whatever lies in it."""
-    canvas = None if folder else CANVAS.search(text)
-    if marks := list(MOODLE.finditer(text)):
+def read_part(text: str, exercise: str, *, folder: bool, platform: str = "") -> Part:
+    """What the outermost part says by itself, whatever lies in it; with ``platform``, if Moodle or Canvas wrote it."""
+    canvas = None if folder or platform == "moodle" else CANVAS.search(text)
+    if (marks := list(MOODLE.finditer(text))) and not (canvas and platform == "canvas"):
         if len(marks) > 1:
             words = "its name has Moodle's '_NUMBER_assignsubmission_' more than once, so it is not booked"
             return Part(text, "moodle", problem=words)

@@ -120,7 +120,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         items = [item for path in paths for item in items_in(Path(path), exercise, reader)]
         if not items:
             raise GradingError(f"no files in {', '.join(map(str, paths))}")
-        parts = [read_part(item.part, exercise, folder=item.folder) for item in items]
+        parts = read_parts(items, exercise)
         owners_agree(items, parts, roster)
         owned, doubts = identify(parts, roster)
         flag_copied_exchange(items, parts, owned)
@@ -140,12 +140,26 @@ def is_online_text(file: str) -> bool:
     return "_assignsubmission_onlinetext" in file and file.endswith("onlinetext.html")
 
 
+def read_parts(items: list[Item], exercise: str) -> list[Part]:
+    """What the outermost parts say. A name that two platforms could have written is the one's that wrote the others."""
+    parts = [read_part(item.part, exercise, folder=item.folder) for item in items]
+    platforms = {part.layout for part in parts if not part.problem} & {"moodle", "canvas"}
+    platform = platforms.pop() if len(platforms) == 1 else ""
+    return [
+        read_part(item.part, exercise, folder=item.folder, platform=platform) if part.problem else part
+        for item, part in zip(items, parts)
+    ]
+
+
 def owners_agree(items: list[Item], parts: list[Part], roster: list[Student]) -> None:
     """Refuse folders of nbgrader's exchange that somebody else may have made: everybody may write into ``inbound``."""
     students = {student.id for student in roster} | {part.key for part in parts if part.layout == "nbgrader"}
     owners: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
     for item, part in zip(items, parts):
         owners.setdefault(part.key, set()).add(item.owner)
+        if part.layout == "nbgrader":
+            keys.setdefault(item.owner, set()).add(part.key)
     for number, (item, part) in enumerate(zip(items, parts)):
         words, meant = "", (part.key,)
         if part.layout != "nbgrader":
@@ -154,6 +168,9 @@ def owners_agree(items: list[Item], parts: list[Part], roster: list[Student]) ->
             words, meant = f"but belongs to {item.owner}", (part.key, item.owner)
         elif len(owners[part.key]) > 1:
             words = f"as others do, and they belong to {' and '.join(map(printable, sorted(owners[part.key])))}"
+        elif len(keys) > 1 and len(keys[item.owner]) > 1:  # in a copy, everything has the same owner
+            words = f"and whoever made it made one for {' and '.join(map(printable, sorted(keys[item.owner])))}"
+            meant = tuple(keys[item.owner])
         elif part.handed_in is None:
             words = "at a time that cannot be"
         if words:

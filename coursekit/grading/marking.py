@@ -19,8 +19,9 @@ from coursekit.grading import GradingError, sandbox
 from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Unusable
 from coursekit.grading.inside import first_changed, pack_arguments, unpack
 from coursekit.grading.parts import Case, Part, without_values
+from coursekit.grading.plain import beyond
 from coursekit.grading.release import CHECK, checks_of, mark_up
-from coursekit.grading.rules import places_in, ways_in
+from coursekit.grading.rules import places_in
 
 COURSE = "attention-course"
 DETAILS = 40  # notes for the marker on one submission
@@ -139,9 +140,10 @@ def apart(steps: list[Step], parts: Sequence[Part], answers: dict[str, str]) -> 
     """The steps that run in one process, for each process: usually there is one.
 
     What a part forbids is noticed in the process in which it happens, where code that finds other code could hide it.
-    So an answer with such code does not run beside the parts that forbid something.
+    So an answer that uses more than ``plain`` lists does not run beside the parts that forbid something.
     """
-    odd = {step["cell"] for step in steps if "cell" in step and ways_in(answers.get(step["cell"], ""))}
+    given = {name for part in parts for name in part.given}
+    odd = {step["cell"] for step in steps if "cell" in step and beyond(answers.get(step["cell"], ""), given)}
     strict = {part.name for part in parts if part.forbidden and odd}
     if not strict:
         return [steps]
@@ -210,8 +212,8 @@ def judge(part: Part, cases: list[Case], steps: list[Step], record: Record, answ
     problem = ""
     if not any(name in answers for name in cells):
         problem = "not answered"
-    elif part.forbidden and (ways := [way for name in cells for way in ways_in(answers.get(name, ""))]):
-        problem = f"it is not marked: where functions are forbidden, an answer may not find code by {ways[0]}"
+    elif unread := part.unread([answers.get(name, "") for name in cells]):
+        problem = unread
     elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
         ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]

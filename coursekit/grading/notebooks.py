@@ -119,7 +119,7 @@ def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], li
         finished = [[text for text in way if "raise NotImplementedError" not in text] for way in changed]
         chosen = next((way[-1] for way in (*finished, *changed) if way), None)
         if chosen is None and wanted["cell_type"] == "markdown" and (chosen := below(released, ways, cells)):
-            flags.append(f"{name}: the answer is in a new cell below its own")
+            flags.append(f"{name}: the answer is in new cells beside its own")
         if chosen is None:
             continue
         others = {text.strip() for way in changed for text in way} - {chosen.strip()}
@@ -134,16 +134,24 @@ def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], li
     return found, flags
 
 
-def below(released: list[Cell], ways: list[list[Cell]], cells: list[Cell]) -> str | None:
-    """The text that a student wrote into a new cell below the one for a written answer, which is as it was."""
+def below(released: list[Cell], ways: list[list[Cell]], cells: list[Cell]) -> str:
+    """What a student wrote into new cells around the one for a written answer, which is as it was.
+
+    New cells of text count from the released cell before it to the next one after it; code between them does not.
+    """
     known = {squeezed(cell) for cell in released}
-    places = [number for number, cell in enumerate(cells) if any(cell is one for way in ways for one in way)]
-    for number in places:
-        if number + 1 < len(cells) and cells[number + 1]["cell_type"] == "markdown":
-            text = cells[number + 1]["source"]
-            if text.strip() and squeezed(cells[number + 1]) not in known:
-                return text
-    return None
+    own = {id(cell) for way in ways for cell in way}
+    found: list[str] = []
+    near, new = False, []
+    for cell in cells:
+        if id(cell) in own:
+            near = True
+        elif squeezed(cell) in known:
+            found += new if near else []
+            near, new = False, []
+        elif cell["cell_type"] == "markdown" and cell["source"].strip():
+            new.append(cell["source"])
+    return "\n\n".join([*found, *(new if near else [])])
 
 
 def defined_in(cells: list[Cell]) -> list[set[str]]:

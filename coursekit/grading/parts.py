@@ -13,6 +13,7 @@ import os
 import re
 import textwrap
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,13 @@ from torch import Tensor, nn
 
 from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies
 from coursekit.grading.mistakes import Compared, alike, recognise
+from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
+UNREAD = (
+    "it uses {}: since this part forbids functions, it can be marked only if it uses nothing but everyday functions "
+    "of PyTorch, NumPy and Python, and your own. Write it in another way"
+)
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 
 
@@ -75,7 +81,9 @@ class Part:
             of them to this case. With a reference it is asked about answers that agree with that.
         forbidden: PyTorch's functions, or options of them, that an answer must not use (see ``calls.spoiled``), each
             with words on what to do instead. Whatever else, no answer may change its arguments: what the task is to
-            change in place (a teacher, an optimizer's weights) is no argument, but made by a given cell.
+            change in place (a teacher, an optimizer's weights) is no argument, but made by a given cell. An answer to
+            a part that forbids something may use only what ``plain`` lists, so that it cannot hide what it does.
+        given: names of the course's that the task allows, such as ``attend`` for ``course.attend``.
         result: what the notebook defines and the check is given; by default what ``name`` says.
         seconds: that each cell and the calls of the part may take in the marking.
     """
@@ -87,6 +95,7 @@ class Part:
     suspects: dict[str, Callable[..., Any]] = field(default_factory=dict)
     judge: Callable[[Case, Sequence[Arrays]], str | None] | None = None
     forbidden: dict[str, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
     result: str = ""
     seconds: float = 20
     earned: int | None = None  # by the latest check in this session
@@ -130,6 +139,11 @@ class Part:
             Verdict(aspect, 0 if aspect in wrong else of, of, *reversed(wrong.get(aspect, (None, ""))))
             for aspect, of in self.aspects.items()
         ]
+
+    def unread(self, sources: Sequence[str]) -> str:
+        """Why nothing that these answers compute can count, in words; empty if it can."""
+        names = [name for source in sources for name in beyond(source, self.given)] if self.forbidden else []
+        return UNREAD.format(names[0]) if names else ""
 
     def problem_with(self, case: Case, usable: Sequence[Arrays]) -> str | None:
         """In words, what is wrong with the last of the answers so far."""
@@ -200,8 +214,11 @@ class Part:
         """Check ``answer`` as a student does; raises ``CheckFailed`` with what to mend."""
         cases, answers, errors, faults = self.draw(seed), [], {}, {}
         self.earned = None
+        unread = self.unread(cells_behind(answer)) if self.forbidden else ""
         for number, case in enumerate(cases):
             try:
+                if unread:
+                    raise Unusable(unread)
                 if case.arguments is None:
                     answers.append(collect(answer))
                     continue
@@ -291,7 +308,7 @@ class CheckFailed(AssertionError):
         return [self.text, "", "Where it stopped:", *lines, error]
 
 
-YOURS = "your cell"
+YOURS, GIVEN_CELL = "your cell", "a given cell"
 GIVEN = "# given"  # the first line of the cells of an exercise that are not the student's, where they define something
 
 
@@ -302,8 +319,31 @@ def place_of(filename: str) -> str:
     if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, ours)):
         return ""
     if "ipykernel" in filename or filename.startswith("<ipython"):  # the second is Colab's way
-        return "a given cell" if linecache.getline(filename, 1).startswith(GIVEN) else YOURS
+        return GIVEN_CELL if linecache.getline(filename, 1).startswith(GIVEN) else YOURS
     return "" if filename.startswith("<") else filename
+
+
+def cells_behind(answer: Any) -> list[str]:
+    """The sources of the student's own cells that define an answer and what it calls, in this kernel."""
+    waiting, seen, found = [answer], set(), {}
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type):
+            waiting += [*vars(one).values(), *one.__bases__]
+        code = getattr(one, "__code__", None)
+        where = place_of(code.co_filename) if isinstance(code, types.CodeType) and code not in seen else ""
+        if where in (YOURS, GIVEN_CELL):
+            seen.add(code)
+            if where == YOURS:
+                found[code.co_filename] = "".join(linecache.getlines(code.co_filename))
+            waiting += [one.__globals__[name] for name in names_in(code) if name in one.__globals__]
+    return list(found.values())
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """The names that a function looks up outside of it, and so do those in it."""
+    inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    return set(code.co_names).union(*map(names_in, inner))
 
 
 NOT_GIVEN = "this is not the model that train was given: "

@@ -538,13 +538,15 @@ def without_names(found: list[Submission], key: bytes, roster: Iterable[Student]
     """
     names = [pseudonym(key, submission.student or submission.file) for submission in found]
     words = {word: pseudonym(key, s.id) for s in roster for word in (s.id, s.name, s.email, s.platform_id)}
-    words |= {word: name for s, name in zip(found, names) for word in (s.file, s.student, s.name, s.platform_id)}
-    words = {word: name for word, name in words.items() if len(word) > 1}
+    for s, name in zip(found, names):  # flags quote the outermost folder or file, in which a name has any spelling
+        words |= dict.fromkeys((s.file, s.file.partition("/")[0], s.student, s.name, s.platform_id), name)
+    words = {word.casefold(): name for word, name in words.items() if len(word) > 1}
     longest_first = sorted(words, key=len, reverse=True)
-    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    letter = r"[^\W_]"  # in "Anna Schmidt_4711" a name ends at the underscore
+    pattern = re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, longest_first))})(?!{letter})", re.IGNORECASE)
 
     def hidden(text: str) -> str:
-        return pattern.sub(lambda match: words[match[0]], text) if words else text
+        return pattern.sub(lambda match: words.get(match[0].casefold(), "…"), text) if words else text
 
     return [
         replace(

@@ -31,16 +31,15 @@ DUNDERS = words(
     """__init__ __call__ __name__ __class__ __len__ __getitem__ __iter__ __post_init__ __main__ __doc__ __version__
     __repr__ __str__ __eq__ __hash__ __add__ __mul__ __matmul__"""
 )
-TRANSFORMS = {"compile", "jit", "fx", "export", "nested", "vmap", "func"}  # PyTorch's: what they run takes other ways
 HARMLESS = re.compile(  # lines of IPython that neither name code nor run any of the answer's
     r"^[ \t]*(%matplotlib[ \t]+\w+|%%(time|capture)|%(load_ext[ \t]+)?autoreload([ \t]+\d)?|\?{1,2}[\w.]+|[\w.]+\?{1,2}"
-    r"|%config[ \t]+InlineBackend\.\w+[ \t]*=[ \t]*['\"]\w+['\"]|![ \t]*[\w ./-]+)[ \t]*$",
+    r"|[%!]pip[ \t][^\n{$]*|%config[ \t]+InlineBackend\.\w+[ \t]*=[ \t]*['\"]\w+['\"]|![ \t]*[\w ./-]+)[ \t]*$",
     re.MULTILINE,
 )
 TIMED = re.compile(r"^([ \t]*)%(?:time|timeit)[ \t]+(?=\w)", re.MULTILINE)
 LONGEST = 20_000  # characters of an answer that are read; the longest model answer has 1,400
 MOST_MAGICS = 20  # IPython reads the whole cell anew for each
-MAGIC = re.compile(r"^\s*[%!?]|=\s*[%!]|\?\s*$", re.MULTILINE)
+MAGIC = re.compile(r"^\s*[%!?/,;]|=\s*[%!]|\?\s*$", re.MULTILINE)
 
 
 def forbidden_in(source: str, forbidden: Collection[str]) -> str:
@@ -121,8 +120,13 @@ def tree_of(source: str) -> ast.AST | None:
     return parsed(harmless) or parsed(harmless, magics=True)
 
 
+def is_long(source: str) -> bool:
+    """Whether it is too long to be read, or has so many magics that reading it would take minutes."""
+    return len(source) > LONGEST or len(MAGIC.findall(source)) > MOST_MAGICS
+
+
 def parsed(source: str, magics: bool = False) -> ast.AST | None:
-    if len(source) > LONGEST or (magics and len(MAGIC.findall(source)) > MOST_MAGICS):
+    if is_long(source) if magics else len(source) > LONGEST:
         return None
     try:
         with warnings.catch_warnings():
@@ -145,7 +149,8 @@ def ways_in(source: str) -> list[str]:
         return ["what cannot be read"]
     nodes = nodes_of(source)
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    ways = [way for node in nodes for way in ways_of(node)]
+    own = {name for name in defined_in(source) if is_private(name)}
+    ways = [way for node in nodes for way in ways_of(node) if way not in own]
     ways += [f"{node.id} under another name" for node in nodes if is_access(node) and id(node) not in called]
     return list(dict.fromkeys([*ways, *(name for name in builtins_in(source) if name in FUNCTIONS or is_hidden(name))]))
 
@@ -172,8 +177,8 @@ def ways_of(node: ast.AST) -> list[str]:
         return [name for name in node.kwd_attrs if is_hidden(name) or name in ATTRIBUTES]
     if isinstance(node, ast.Attribute):
         own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        known = node.attr in ATTRIBUTES or (node.attr in TRANSFORMS and getattr(node.value, "id", "") != "re")
-        return [node.attr] * (is_hidden(node.attr) or ((known or is_private(node.attr)) and not own))
+        known = node.attr in ATTRIBUTES or is_private(node.attr)
+        return [node.attr] * (is_hidden(node.attr) or (known and not own))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value] * (is_hidden(node.value) or node.value in ATTRIBUTES | FUNCTIONS)
     names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -182,7 +187,7 @@ def ways_of(node: ast.AST) -> list[str]:
         imported = [alias.name for alias in node.names]
         others += [name for name in imported if name.startswith("coursekit.grading")]
         parts = [part for name in (*names, *imported) for part in name.split(".") if part != "__future__"]
-        others += [p for p in parts if p in ATTRIBUTES | FUNCTIONS | TRANSFORMS or is_hidden(p) or is_private(p)]
+        others += [p for p in parts if p in ATTRIBUTES | FUNCTIONS or is_hidden(p) or is_private(p)]
         names += imported if isinstance(node, ast.Import) else []
     return others + [name for name in names if name.partition(".")[0] not in MODULES]
 

@@ -53,7 +53,7 @@ def run(steps: list[dict[str, Any]], unsafe: bool = False, seconds: float = 600)
         Its messages are of calls, ``end`` and ``call`` with ``arrays`` and ``after`` (packed, if something came
         back), ``used``, ``unusable``, ``missing`` or ``error``; and of cells that failed, ``end`` and ``error``.
     """
-    command = [sys.executable, "-m", "coursekit.grading.inside"]
+    command = [sys.executable, "-P", "-m", "coursekit.grading.inside"]  # nothing is imported from where it may write
     with walls.started(command, sum(step["seconds"] for step in steps), unsafe) as started:
         return watch(started, job_of(steps, started.limits), steps, seconds)
 

@@ -534,5 +534,24 @@ def test_a_folder_of_the_exchange_that_another_student_made_is_nobodys(tmp_path,
     (again / "x.ipynb").write_bytes(notebook("x = 2"))
     monkeypatch.setattr("coursekit.grading.intake.owner_of", lambda path: "u2" if "2099" in path.name else "u1")
     three = submissions([tmp_path], NAME, [Student("bob"), Student("mallory")], small_home)
-    assert [one.student for one in three.found] == ["", "", "mallory"], "two accounts for one student: nobody is chosen"
+    assert [one.student for one in three.found] == ["", "", ""], "two accounts for one student: nobody is chosen"
     assert "and they belong to u1 and u2" in three.doubts["bob"][0]
+    monkeypatch.setattr("coursekit.grading.intake.owner_of", lambda path: "u3" if "2099" in path.name else "u1")
+    again.rename(tmp_path / f"anna+{NAME}+2099-01-01 00:00:00.0 UTC")
+    three = submissions([tmp_path], NAME, [Student(name) for name in ("anna", "bob", "mallory")], small_home)
+    assert [one.student for one in three.found] == ["anna", "", ""], "one account with the names of two"
+    assert "whoever made it made one for bob and mallory" in three.doubts["bob"][0]
+
+
+def test_a_file_that_two_platforms_could_have_written_is_the_ones_that_wrote_the_others(tmp_path, small_home):
+    """Whoever can choose a file's name could else put each victim's row in doubt, one a file."""
+    odd = "adam_815_99_bob_4711_assignsubmission_file.ipynb"
+    roster = [Student("a", "Adam"), Student("b", "Bob", platform_id="4711"), Student("c", "Cleo")]
+    (tmp_path / odd).write_bytes(notebook("x = 1"))
+    alone = submissions([tmp_path], NAME, roster, small_home)
+    assert alone.found[0].student == ""
+    assert "Canvas's or Moodle's" in alone.found[0].flags[0]
+    (tmp_path / "cleo_816_98_x.ipynb").write_bytes(notebook("x = 2"))
+    canvas = submissions([tmp_path], NAME, roster, small_home)
+    assert [one.student for one in canvas.found] == ["a", "c"]
+    assert not canvas.doubts

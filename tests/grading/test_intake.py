@@ -810,6 +810,21 @@ def test_a_deleted_answer_is_flagged_and_an_own_cell_found_by_its_name():
     assert found_in(rewritten)[0]["luong_score"] == SOLUTIONS["luong_score"]
 
 
+def test_a_written_answer_in_cells_beside_its_own_is_found():
+    notebook = only()
+    place = notebook.cells.index(cell_of(notebook, "read_a_map"))
+    new = [nbformat.v4.new_markdown_cell("(a) One."), nbformat.v4.new_code_cell("1 + 1")]
+    new.append(nbformat.v4.new_markdown_cell("(b) Two."))
+    notebook.cells[place + 1 : place + 1] = new
+    notebook.cells.insert(place, nbformat.v4.new_markdown_cell("Before."))
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell("A note at the top."))
+    found, flags = found_in(notebook)
+    assert found == {"read_a_map": "Before.\n\n(a) One.\n\n(b) Two."}
+    assert flags == ["read_a_map: the answer is in new cells beside its own"]
+    cell_of(notebook, "read_a_map").source = "Here."
+    assert found_in(notebook) == ({"read_a_map": "Here."}, [])
+
+
 def test_an_own_cell_counts_where_the_stub_was_left():
     notebook = only()
     notebook.cells.append(nbformat.v4.new_code_cell("import math\n\n" + SOLUTIONS["luong_score"]))

@@ -171,6 +171,7 @@ attention = Part(
         LOW: partial(attention_reference, weigh=filled_with_a_number),
     },
     forbidden=dict.fromkeys(("scaled_dot_product_attention", "F.multi_head_attention_forward"), BY_HAND_ATTENTION),
+    given=("masked_softmax",),
 )
 
 
@@ -243,6 +244,7 @@ multi_head_attention = Part(
         "F.multi_head_attention_forward": "PyTorch's own multi-head attention is used: write it out, the heads cut "
         "apart and joined by you; each of them may call course.attend"
     },
+    given=("masked_softmax", "attend"),
 )
 
 

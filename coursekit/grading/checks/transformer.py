@@ -148,6 +148,7 @@ encoder_layer = Part(
             encoder_reference, normalise=partial(norm, correction=1, outside=True)
         ),
     },
+    given=("MultiHeadAttention",),
 )
 
 
@@ -247,6 +248,7 @@ decoder_layer = Part(
             decoder_reference, cross_mask=lambda x, real: None
         ),
     },
+    given=("MultiHeadAttention",),
 )
 
 
