@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
@@ -65,12 +66,16 @@ def described_axes(ax: Axes) -> str:
     told = [ax.get_title()]
     if ax.axison and (ax.get_xlabel() or ax.get_ylabel()):
         told.append(" against ".join(text for text in (ax.get_ylabel(), ax.get_xlabel()) if text))
-    for bars in ax.containers:
+    for bars in (drawn for drawn in ax.containers if isinstance(drawn, BarContainer)):
         ticks = [tick.get_text() for tick in ax.get_xticklabels()]
         heights = [said(bar.get_height()) for bar in bars]
         names = ticks if len(ticks) == len(heights) else [""] * len(heights)
         told.append(", ".join(f"{name} {height}".strip() for name, height in listed(list(zip(names, heights)))))
-    told += [described_line(line, ax) for line in listed(list(ax.lines)) if ax.axison]
+    with_bars = [drawn for drawn in ax.containers if isinstance(drawn, ErrorbarContainer)]
+    caps = [cap for _, ends, _ in with_bars for cap in ends]  # the ends of error bars: no lines of their own
+    names = {line: drawn.get_label() for drawn in with_bars if (line := drawn[0])}  # the label is the container's
+    lines = listed([line for line in ax.lines if line not in caps])
+    told += [described_line(line, ax, names.get(line, line.get_label())) for line in lines if ax.axison]
     told += [f"{len(c.get_offsets())} points" for c in ax.collections if isinstance(c, PathCollection)]
     for image in ax.images:
         shape = image.get_array().shape
@@ -80,10 +85,10 @@ def described_axes(ax: Axes) -> str:
     return ". ".join(text.rstrip(".") for text in told if text)
 
 
-def described_line(line: Line2D, ax: Axes) -> str:
+def described_line(line: Line2D, ax: Axes, label: str) -> str:
     x, y = (np.asarray(get(orig=False), float) for get in (line.get_xdata, line.get_ydata))
     x, y = x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)]
-    name = "" if line.get_label().startswith("_") else f"{line.get_label()}: "
+    name = "" if label.startswith("_") else f"{label}: "
     if len(x) < 2 or line.get_transform() != ax.transData:  # a point, or a level across the whole chart
         return f"{name}{said(y[0])}" if name and len(y) else ""
     if (np.diff(x) < 0).any():

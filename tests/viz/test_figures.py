@@ -38,6 +38,14 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     images = image_grid(np.zeros((2, 3, 4, 5)), ["cat"], columns=2)[0, 0].figure
     assert described(images) == "cat. image of 4 rows and 5 columns. image of 4 rows and 5 columns"
     assert described(plt.figure()) == "A drawing"
+
+
+def test_error_bars_are_described_by_their_line():
+    ax = new_axes()
+    ax.plot([1, 2], [1, 2], label="equal")
+    ax.errorbar([1, 2], [0.5, 1.25], [0.1, 0.2], fmt="o-", capsize=3, label="measured")
+    assert described(ax.figure) == "equal: from 1 at 1 to 2 at 2. measured: from 0.5 at 1 to 1.25 at 2"
+    assert figure_html(ax.figure).startswith("<svg")
     dots = new_axes()
     dots.plot([3, -3, 1], [0.5, 2, -1], "o", label="dots")
     dots.axhline(0.25, label="chance")
