@@ -1,5 +1,6 @@
 """What the checks of several exercises share: draws, references, judges, and layers with places for mistakes."""
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,12 @@ def number(generator: torch.Generator, least: int, most: int) -> int:
 def share(generator: torch.Generator, least: float, most: float) -> float:
     """With two decimals."""
     return number(generator, round(100 * least), round(100 * most)) / 100
+
+
+def by_seed(make: Callable[[torch.Generator], list[Case]]) -> Callable[[torch.Generator], list[Case]]:
+    """Cases that take some trying: made anew only for a seed that has not been drawn before."""
+    known = functools.lru_cache(maxsize=128)(lambda seed: make(torch.Generator().manual_seed(seed)))
+    return lambda generator: known(int(torch.randint(2**31, (1,), generator=generator)))
 
 
 def some_allowed(*shape: int, generator: torch.Generator) -> torch.Tensor:
@@ -94,6 +101,27 @@ SOFTMAXES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "exp overflows for large scores: subtract the highest allowed score of each row first, or fill with -inf "
     "and let torch.softmax do it": lambda scores, mask: quotient(scores.exp(), mask),
 }
+
+
+def smallest_set(shares: Tensor, mass: float, inside: Callable[..., Tensor], descending: bool = True) -> Tensor:
+    """True where the last axis's largest shares are, of which ``inside`` tells, in their order, which are kept."""
+    ordered, order = shares.sort(dim=-1, descending=descending)
+    return torch.zeros_like(shares, dtype=torch.bool).scatter(-1, order, inside(ordered, mass))
+
+
+def before_it(ordered: Tensor, mass: float) -> Tensor:
+    """Those before which less than the mass is reached."""
+    return ordered.cumsum(dim=-1) - ordered < mass
+
+
+def without_the_last(ordered: Tensor, mass: float) -> Tensor:
+    """The one that crosses the mass is left out."""
+    return ordered.cumsum(dim=-1) < mass
+
+
+def not_undone(shares: Tensor, mass: float) -> Tensor:
+    """The places in the sorted order."""
+    return before_it(shares.sort(dim=-1, descending=True).values, mass)
 
 
 def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:

@@ -23,9 +23,12 @@ from coursekit.decode.generate import generate
 from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.common import (
     VIEWED,
+    before_it,
+    by_seed,
     in_pairs,
     judge_draws,
     norm,
+    not_undone,
     number,
     numbers,
     post_norm,
@@ -35,10 +38,12 @@ from coursekit.grading.checks.common import (
     scaled_weights,
     silenced,
     sizes,
+    smallest_set,
     thirds,
     together,
     viewed_thirds,
     wide,
+    without_the_last,
 )
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
@@ -70,13 +75,12 @@ def block_reference(
     wiring=pre_norm,
     approximate="tanh",
     cut=thirds,
-    normalise=norm,
     parallel=False,
 ):
     """``parallel``: the feed-forward network reads what came into the block."""
     x, *weights = wide([x, *weights])
     norm_1, qkv, out, norm_2, up, down = in_pairs(weights)
-    before = normalise(x, *norm_2)
+    before = norm(x, *norm_2)
 
     def attention(y: Tensor) -> Tensor:
         return together(look(*cut(y @ qkv[0].T + qkv[1], n_heads))) @ out[0].T + out[1]
@@ -85,8 +89,8 @@ def block_reference(
         hidden = (before if parallel else y) @ up[0].T + up[1]
         return F.gelu(hidden, approximate=approximate) @ down[0].T + down[1]
 
-    x = wiring(x, attention, lambda z: normalise(z, *norm_1))
-    return wiring(x, network, lambda z: normalise(z, *norm_2))
+    x = wiring(x, attention, lambda z: norm(z, *norm_1))
+    return wiring(x, network, lambda z: norm(z, *norm_2))
 
 
 def blocks_with(look=look_reference, **options):
@@ -166,9 +170,6 @@ blocks = Part(
             parallel=True
         ),
         VIEWED: blocks_with(cut=viewed_thirds),
-        "the variance of the layer norm divides by D - 1: it is D, as in nn.LayerNorm": blocks_with(
-            normalise=partial(norm, correction=1)
-        ),
     },
 )
 
@@ -284,15 +285,8 @@ def largest(logits: Tensor, k: int) -> Tensor:
     return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, logits.topk(k).indices, True)
 
 
-def before_it(ordered: Tensor, p: float) -> Tensor:
-    """Of probabilities in falling order: those before which less than p is reached."""
-    return ordered.cumsum(dim=-1) - ordered < p
-
-
 def nucleus(logits: Tensor, p: float, inside=before_it, descending: bool = True) -> Tensor:
-    """True at the tokens kept, given the ordered probabilities and p."""
-    ordered, order = logits.double().softmax(dim=-1).sort(dim=-1, descending=descending)
-    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, inside(ordered, p))
+    return smallest_set(logits.double().softmax(dim=-1), p, inside, descending)
 
 
 def kept_reference(logits, k, p, *, of_k=largest, of_p=nucleus, one_by_one=True):
@@ -300,11 +294,6 @@ def kept_reference(logits, k, p, *, of_k=largest, of_p=nucleus, one_by_one=True)
     kept = torch.ones_like(logits, dtype=torch.bool) if k is None else of_k(logits, k)
     left = logits.masked_fill(~kept, -torch.inf) if one_by_one else logits
     return kept if p is None else kept & of_p(left, p)
-
-
-def dropped(ordered: Tensor, p: float) -> Tensor:
-    """Without the token that crosses p."""
-    return ordered.cumsum(dim=-1) < p
 
 
 def one_more(ordered: Tensor, p: float) -> Tensor:
@@ -315,23 +304,19 @@ def by_id(logits: Tensor, p: float) -> Tensor:
     return before_it(logits.double().softmax(dim=-1), p)
 
 
-def not_undone(logits: Tensor, p: float) -> Tensor:
-    return before_it(logits.double().softmax(dim=-1).sort(dim=-1, descending=True).values, p)
-
-
 def at_least_p(logits: Tensor, p: float) -> Tensor:
     return (logits.softmax(dim=-1) >= p) | largest(logits, 1)
 
 
 MAY = {
-    "dropped": partial(kept_reference, of_p=partial(nucleus, inside=dropped)),
+    "dropped": partial(kept_reference, of_p=partial(nucleus, inside=without_the_last)),
     "dropped, one left": partial(
-        kept_reference, of_p=lambda logits, p: nucleus(logits, p, dropped) | largest(logits, 1)
+        kept_reference, of_p=lambda logits, p: nucleus(logits, p, without_the_last) | largest(logits, 1)
     ),
     "one more": partial(kept_reference, of_p=partial(nucleus, inside=one_more)),
     "by id": partial(kept_reference, of_p=by_id),
     "from the smallest": partial(kept_reference, of_p=partial(nucleus, descending=False)),
-    "not undone": partial(kept_reference, of_p=not_undone),
+    "not undone": partial(kept_reference, of_p=lambda logits, p: not_undone(logits.double().softmax(dim=-1), p)),
     "at least p": partial(kept_reference, of_p=at_least_p),
     "of all": partial(kept_reference, one_by_one=False),
     "p alone": lambda logits, k, p: kept_reference(logits, k if p is None else None, p),
@@ -502,9 +487,8 @@ def two_kinds(temperature: float, k: int | None, p: float | None, generator: tor
             return rows
 
 
-@functools.lru_cache(maxsize=128)  # two tenths of a second of trying
-def draws(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
+@by_seed
+def draw_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (8,), generator=generator).tolist()
 
     def case(aspect, about, temperature, k, p, seed, n=DRAWS, **more):
@@ -534,10 +518,6 @@ def draws(seed: int) -> list[Case]:
         Case("generator", "the same generator, later", later, secret="other"),
         Case("generator", "another generator", other, secret="other"),
     ]
-
-
-def draw_cases(generator: torch.Generator) -> list[Case]:
-    return draws(int(torch.randint(2**31, (1,), generator=generator)))
 
 
 def fits(found: np.ndarray, right: Tensor, n: int) -> bool:

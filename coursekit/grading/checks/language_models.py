@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from coursekit.data.world import as_text, sentences
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.common import number, numbers, sizes
+from coursekit.grading.checks.common import by_seed, number, numbers, sizes, wide
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import DIVERGED, Case, Part, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.nnlm import NNLM, NNLMConfig, context_windows
@@ -130,20 +131,25 @@ count_bigrams = Part(
 # --- smoothing -----------------------------------------------------------------------------------------
 
 
-def smooth_reference(way, counts, amount):
+def add_k_reference(counts, k):
     counts = np.asarray(counts, float)
     V = len(counts)
     p = np.zeros((V, V))
-    if way == "add_k":
-        for h, w in np.ndindex(V, V):
-            p[h, w] = (counts[h, w] + amount) / (counts[h].sum() + amount * V)
-        return p
+    for h, w in np.ndindex(V, V):
+        p[h, w] = (counts[h, w] + k) / (counts[h].sum() + k * V)
+    return p
+
+
+def kneser_ney_reference(counts, D):
+    counts = np.asarray(counts, float)
+    V = len(counts)
+    p = np.zeros((V, V))
     contexts = [sum(counts[h, w] > 0 for h in range(V)) for w in range(V)]  # N1+(. w)
     different, some = sum(contexts), sum(c > 0 for c in contexts)
-    below = [max(c - amount, 0) / different + amount * some / different / V for c in contexts]
+    below = [max(c - D, 0) / different + D * some / different / V for c in contexts]
     for h, w in np.ndindex(V, V):
         total, types = counts[h].sum(), sum(counts[h] > 0)
-        p[h, w] = max(counts[h, w] - amount, 0) / total + amount * types / total * below[w] if total else below[w]
+        p[h, w] = max(counts[h, w] - D, 0) / total + D * types / total * below[w] if total else below[w]
     return p
 
 
@@ -191,9 +197,7 @@ def smooth_cases(generator: torch.Generator) -> list[Case]:
 
 def added(estimate: Callable[[Tensor, float], Tensor]):
     """A mistake in add_k."""
-    return lambda way, counts, amount: (
-        estimate(counts.double(), amount) if way == "add_k" else smooth_reference(way, counts, amount)
-    )
+    return by_task(add_k=lambda counts, k: estimate(counts.double(), k))
 
 
 def rows_of(counts: Tensor) -> Tensor:
@@ -215,31 +219,24 @@ def kneser_ney_with(
     lower=lambda counts, D: discounted(contexts_of(counts), D),
     share=lambda counts, D: (counts - D).clamp(min=0) / rows_of(counts),
     mass=lambda counts, D: D * rows_of(counts > 0) / rows_of(counts),
-    join=lambda share, mass, lower: share + mass * lower,
     unseen=lambda p, lower: lower,
 ):
     """Kneser-Ney with something else in it; ``unseen`` says what stands in the empty rows."""
 
-    def mistake(way, counts, amount):
-        if way == "add_k":
-            return smooth_reference(way, counts, amount)
+    def mistake(counts, D):
         counts = counts.double()
-        below = lower(counts, amount)
-        p = join(share(counts, amount), mass(counts, amount), below)
+        below = lower(counts, D)
+        p = share(counts, D) + mass(counts, D) * below
         return torch.where(rows_of(counts) > 0, p, unseen(p, below))
 
-    return mistake
-
-
-def shares_only(share: Tensor, mass: Tensor, lower: Tensor) -> Tensor:
-    return share
+    return by_task(kneser_ney=mistake)
 
 
 smooth = Part(
     "smooth",
     {"add-k": 4, "discount": 3, "continuation": 4, "unseen contexts": 3},
     smooth_cases,
-    smooth_reference,
+    by_task(add_k=add_k_reference, kneser_ney=kneser_ney_reference),
     {
         "the rows of add_k do not sum to 1: each of the V tokens gets k, so the row's sum grows by k V": added(
             lambda c, k: (c + k) / rows_of(c)
@@ -248,7 +245,7 @@ smooth = Part(
             lambda c, k: (c + k) / (rows_of(c) + len(c))
         ),
         "the rows of kneser_ney do not sum to 1: what the discount takes away has to be given to p(w)": (
-            kneser_ney_with(join=shares_only)
+            kneser_ney_with(mass=lambda c, D: 0)
         ),
         "the rows of kneser_ney do not sum to 1: D is taken from each of the N1+(h .) different tokens, so p(w) gets "
         "D N1+(h .) / c(h)": kneser_ney_with(mass=lambda c, D: D / rows_of(c)),
@@ -319,13 +316,11 @@ def measure_with(
     perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / tokens),
     per_character=lambda bits, tokens, characters, documents: bits / characters,
     least=0.0,
-    turned=False,
 ):
     """The two figures with something else in them; ``least`` is what a probability is lifted to."""
 
     def mistake(p, documents, characters):
-        p = np.asarray(p, float).T if turned else np.asarray(p, float)
-        found = pairs(documents)
+        p, found = np.asarray(p, float), pairs(documents)
         bits = -np.log2([max(p[h, w], least) for h, w in found]).sum()
         about = bits, len(found), characters, documents
         return perplexity(*about), per_character(*about)
@@ -369,7 +364,7 @@ measure = Part(
         **{
             f"a probability of 0 is lifted to {least:g}: whoever held a token for impossible has infinite "
             "perplexity": measure_with(least=least)
-            for least in (1e-12, 1e-10, 1e-9, 1e-8, 1e-6, 1e-5)
+            for least in (1e-12, 1e-10, 1e-9, 1e-8)
         },
     },
 )
@@ -381,19 +376,18 @@ measure = Part(
 def until(
     make: Callable[[], tuple],
     right: Callable[..., np.ndarray],
-    mistakes: Sequence[Callable[..., np.ndarray]],
-    tell: Sequence[Callable[..., np.ndarray]],
-    never: Sequence[Callable[..., np.ndarray]] = (),
+    mistakes: dict[str, Callable[..., np.ndarray]],
+    tell: Iterable[str],
+    never: Iterable[str] = (),
 ) -> tuple:
     """Arguments on which the mistakes of ``tell`` show, those of ``never`` do not, and no two look the same."""
     while True:
         task = make()
         want = right(*task).tolist()
-        if any(mistake(*task).tolist() == want for mistake in tell):
+        found = {name: mistake(*task).tolist() for name, mistake in mistakes.items()}
+        if any(found[name] == want for name in tell) or any(found[name] != want for name in never):
             continue
-        if any(mistake(*task).tolist() != want for mistake in never):
-            continue
-        wrong = [found for mistake in mistakes if (found := mistake(*task).tolist()) != want]
+        wrong = [result for result in found.values() if result != want]
         if all(one != other for one, other in itertools.combinations(wrong, 2)):
             return task
 
@@ -410,10 +404,6 @@ def merged(word: Word, pair: Symbols, new: int) -> list[int]:
         else:
             result.append(symbol)
     return result
-
-
-def merged_backwards(word: Word, pair: Symbols, new: int) -> list[int]:
-    return merged(word[::-1], pair[::-1], new)[::-1]
 
 
 def merged_once(word: Word, pair: Symbols, new: int) -> list[int]:
@@ -497,16 +487,6 @@ def in_order(word: Word, merges: Sequence[Symbols], first: int, merge=merged) ->
 
 
 def last_first(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
-    """The merges from the last learned to the first, again and again."""
-    before = None
-    while word != before:
-        before = word
-        for k, pair in reversed(list(enumerate(merges))):
-            word = merge(word, pair, first + k)
-    return list(word)
-
-
-def last_first_once(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
     for k, pair in reversed(list(enumerate(merges))):
         word = merge(word, pair, first + k)
     return list(word)
@@ -521,82 +501,34 @@ def leftmost_first(word: Word, merges: Sequence[Symbols], first: int, merge=merg
     return word
 
 
-def longest_match(word: Word, merges: Sequence[Symbols], first: int, merge=merged) -> list[int]:
-    """From left to right the symbol that stands for most, whatever merges lead to it."""
-    stands_for: dict[int, tuple[int, ...]] = {}
-    for k, pair in enumerate(merges):
-        stands_for[first + k] = sum((stands_for.get(symbol, (symbol,)) for symbol in pair), ())
-    result, place = [], 0
-    while place < len(word):
-        fitting = [s for s, these in stands_for.items() if tuple(word[place : place + len(these)]) == these]
-        symbol = max(fitting, key=lambda s: len(stands_for[s]), default=word[place])
-        result.append(symbol)
-        place += len(stands_for.get(symbol, (symbol,)))
-    return result
-
-
 def bpe_with(encode=in_order, merge=merged, **learning):
-    """The three functions with something else in them, called by the name of the task."""
-
-    def mistake(task, *arguments):
-        if task == "merge":
-            return np.array(merge(*arguments))
-        if task == "learn":
-            return np.array(merges_by(*arguments, merge=merge, **learning))
-        return np.array(encode(*arguments, merge=merge))
-
-    return mistake
+    """The three functions with something else in them."""
+    return by_task(
+        merge=lambda *arguments: np.array(merge(*arguments)),
+        learn=lambda *arguments: np.array(merges_by(*arguments, merge=merge, **learning)),
+        encode=lambda *arguments: np.array(encode(*arguments, merge=merge)),
+    )
 
 
-BPE_MISTAKES: dict[str, dict[str, Any]] = {
-    "in a run such as 5 5 5 a symbol was merged twice: go on behind a pair that you have merged": {
-        "merge": merged_overlapping
-    },
-    "it merges from right to left: in 5 5 5 the first two become the new symbol": {"merge": merged_backwards},
-    "the second symbol of the pair stays behind the new one: it takes the place of both": {"merge": merged_beside},
-    "only the first place is merged: merge all of them": {"merge": merged_once},
-    "the words are not weighted: a pair counts as often as its word occurs, counts": {"neighbours": unweighted},
-    "a pair that stands twice in a word counts once: it counts at each place": {"neighbours": once_per_word},
-    "of equally frequent pairs the one that was seen first is taken: take the smallest one, min(pair)": {
-        "choose": lambda found: max(found, key=lambda pair: found[pair])
-    },
-    "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": {
-        "choose": lambda found: max(found, key=lambda pair: (found[pair], pair))
-    },
-    "of equally frequent pairs the one with the smallest right symbol is taken: the left one decides first": {
-        "choose": lambda found: min(found, key=lambda pair: (-found[pair], pair[::-1]))
-    },
-    "the rarest pair is taken: take the most frequent": {
-        "choose": lambda found: min(found, key=lambda pair: (found[pair], pair))
-    },
-    "the words stay as they were: merge the pair in all words, then count again": {"update": False},
-    "the new symbols have the wrong numbers: merge k, counted from 0, makes first + k": {
-        "numbered": lambda first, k: first + k + 1
-    },
-    "every merge makes the same symbol: merge k makes first + k": {"numbered": lambda first, k: first},
-    "it stops at pairs that were seen once: it goes on until no word has two symbols": {"least": 2},
-    "the merges are applied in the wrong order, the last learned first: begin with the first": {
-        "encode": last_first_once
-    },
-    "the leftmost pair is merged, whichever it is: the merge learned first is applied in the whole word, then the "
-    "next": {"encode": leftmost_first},
-    "the longest symbol is taken from the left, as in WordPiece: apply the merges, in the order learned": {
-        "encode": longest_match
-    },
-    "the merge that was learned last comes first: of those that are possible, the one learned first is applied": {
-        "encode": last_first
-    },
+BPE = {
+    "overlapping": bpe_with(merge=merged_overlapping),
+    "beside": bpe_with(merge=merged_beside),
+    "once": bpe_with(merge=merged_once),
+    "unweighted": bpe_with(neighbours=unweighted),
+    "once per word": bpe_with(neighbours=once_per_word),
+    "first seen": bpe_with(choose=lambda found: max(found, key=lambda pair: found[pair])),
+    "largest": bpe_with(choose=lambda found: max(found, key=lambda pair: (found[pair], pair))),
+    "unchanged words": bpe_with(update=False),
+    "late numbers": bpe_with(numbered=lambda first, k: first + k + 1),
+    "frequent": bpe_with(least=2),
+    "last first": bpe_with(last_first),
+    "leftmost": bpe_with(leftmost_first),
 }
-BPE_SUSPECTS = {words: bpe_with(**mistake) for words, mistake in BPE_MISTAKES.items()}
+CHANCE = ("first seen", "largest")  # where pairs are equally frequent
 
 
-@functools.lru_cache(maxsize=128)  # some trying
-def bpe_problems(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-    *mistakes, _ = BPE_SUSPECTS.values()  # the last may look like others
-    overlapping, backwards, beside, once, light, per_word, first_seen, largest, right_first, rarest = mistakes[:10]
-    stale, late, same, frequent, reverse, leftmost, longest = mistakes[10:]
-    chance = [first_seen, largest, right_first]
+@by_seed
+def bpe_cases(generator: torch.Generator) -> list[Case]:
     first = number(generator, 50, 99)
     known = torch.randperm(first, generator=generator)[:3].sort().values
 
@@ -613,24 +545,24 @@ def bpe_problems(seed: int) -> list[Case]:
         return "encode", some_word(least, least + 4, 2), merges, first
 
     def case(aspect, make, tell, never=()):
-        task = until(make, bpe_with(), mistakes, tell, never)
+        task = until(make, bpe_with(), BPE, tell, never)
         return Case(aspect, described(*task), task)
 
     a, b = torch.randperm(first, generator=generator)[:2].tolist()
     return [
-        case("merge", lambda: ("merge", [a, b, b, a, b], [a, b], first), [beside, once]),
-        case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], first), [overlapping, backwards]),
+        case("merge", lambda: ("merge", [a, b, b, a, b], [a, b], first), ["beside", "once"]),
+        case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], first), ["overlapping"]),
         case("merge", lambda: ("merge", [b, b, a], [a, b], first), []),
-        case("choice", lambda: to_learn(2, 1), [light, rarest], chance),
-        case("choice", lambda: to_learn(4, 1), [light, per_word, rarest], chance),
-        case("choice", lambda: to_learn(4, 1), chance),
-        case("training", lambda: to_learn(4, 3), [stale, late, same, beside, light]),
-        case("training", lambda: to_learn(5, 6, 8), [stale, overlapping, once, backwards, per_word]),
-        case("training", lambda: to_learn(4, 40), [stale, frequent, *chance]),
-        case("encoding", lambda: to_encode(3, 5), [reverse], [backwards, overlapping]),
-        case("encoding", lambda: to_encode(5, 8), [reverse, leftmost]),
-        case("encoding", lambda: to_encode(6, 9), [reverse, leftmost, longest]),
-        case("encoding", lambda: to_encode(4, 9), [once, overlapping, backwards]),
+        case("choice", lambda: to_learn(2, 1), ["unweighted"], CHANCE),
+        case("choice", lambda: to_learn(4, 1), ["unweighted", "once per word"], CHANCE),
+        case("choice", lambda: to_learn(4, 1), CHANCE),
+        case("training", lambda: to_learn(4, 3), ["unchanged words", "late numbers", "beside", "unweighted"]),
+        case("training", lambda: to_learn(5, 6, 8), ["unchanged words", "overlapping", "once", "once per word"]),
+        case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE]),
+        case("encoding", lambda: to_encode(3, 5), ["last first"], ["overlapping"]),
+        case("encoding", lambda: to_encode(5, 8), ["last first", "leftmost"]),
+        case("encoding", lambda: to_encode(6, 9), ["last first", "leftmost"]),
+        case("encoding", lambda: to_encode(4, 9), ["once", "overlapping"]),
     ]
 
 
@@ -645,16 +577,32 @@ def described(task: str, *arguments: Any) -> str:
     return f"merge: the word {word}, the pair {tuple(pair)} becomes {new}"
 
 
-def bpe_cases(generator: torch.Generator) -> list[Case]:
-    return bpe_problems(number(generator, 0, 2**31 - 2))
-
-
 bpe = Part(
     "bpe",
     {"merge": 3, "choice": 4, "training": 5, "encoding": 6},
     bpe_cases,
     bpe_with(),
-    BPE_SUSPECTS,
+    {
+        "in a run such as 5 5 5 a symbol was merged twice: go on behind a pair that you have merged": (
+            BPE["overlapping"]
+        ),
+        "the second symbol of the pair stays behind the new one: it takes the place of both": BPE["beside"],
+        "only the first place is merged: merge all of them": BPE["once"],
+        "the words are not weighted: a pair counts as often as its word occurs, counts": BPE["unweighted"],
+        "a pair that stands twice in a word counts once: it counts at each place": BPE["once per word"],
+        "of equally frequent pairs the one that was seen first is taken: take the smallest one, min(pair)": (
+            BPE["first seen"]
+        ),
+        "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": (
+            BPE["largest"]
+        ),
+        "the words stay as they were: merge the pair in all words, then count again": BPE["unchanged words"],
+        "the new symbols have the wrong numbers: merge k, counted from 0, makes first + k": BPE["late numbers"],
+        "it stops at pairs that were seen once: it goes on until no word has two symbols": BPE["frequent"],
+        "the merges are applied in the wrong order, the last learned first: begin with the first": BPE["last first"],
+        "the leftmost pair is merged, whichever it is: the merge learned first is applied in the whole word, then the "
+        "next": BPE["leftmost"],
+    },
 )
 
 
@@ -728,50 +676,8 @@ def backtracking(word: str, tokens: Sequence[str]) -> list[str]:
     return next(iter(segmentations(word, tokens)), [UNK])
 
 
-def from_the_end(word: str, tokens: Sequence[str]) -> list[str]:
-    found, rest = [], word
-    while rest:
-        for start in range(len(rest)):
-            token = rest[start:] if start == 0 else f"##{rest[start:]}"
-            if token in tokens:
-                break
-        else:
-            return [UNK]
-        found.insert(0, token)
-        rest = rest[:start]
-    return found
-
-
 def whole_or_nothing(word: str, tokens: Sequence[str]) -> list[str]:
     return [word if word in tokens else UNK]
-
-
-PIECES: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
-    "the first piece has ## before it: ## marks pieces that do not begin a word": pieces_with(
-        spelled=lambda part, inner: [f"##{part}"]
-    ),
-    "the pieces inside the word are looked up without ##: they stand in the vocabulary with it": pieces_with(
-        spelled=lambda part, inner: [part]
-    ),
-    "pieces inside the word may not be those that begin a word: look up ## and the letters only": pieces_with(
-        spelled=lambda part, inner: [f"##{part}", part] if inner else [part]
-    ),
-    "the pieces have lost their ##: return them as they stand in the vocabulary": pieces_with(
-        written=lambda piece: piece.removeprefix("##")
-    ),
-    "a word that is not in the vocabulary as a whole is cut into pieces": whole_or_nothing,
-    "the shortest piece is taken: take the longest that fits": pieces_with(length=min),
-    "it begins at the end of the word: take the longest piece from the front": from_the_end,
-    "it goes back and tries a shorter piece: the longest piece stays, and if nothing fits behind it the whole word is "
-    "[UNK]": backtracking,
-    "a part of the word is [UNK]: where nothing fits, the whole word is, the pieces before it too": pieces_with(
-        unknown=lambda found, rest: [*found, UNK]
-    ),
-    "single letters are [UNK]: where nothing fits, the whole word is one [UNK]": pieces_with(skip=True),
-    "where nothing fits the pieces before it are returned: return [UNK] alone": pieces_with(
-        unknown=lambda found, rest: found
-    ),
-}
 
 
 def places(pieces: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
@@ -779,19 +685,46 @@ def places(pieces: Sequence[str], tokens: Sequence[str]) -> np.ndarray:
     return np.array([tokens.index(piece) if piece in tokens else -1 for piece in pieces], int)
 
 
-WORDPIECE_SUSPECTS = {
-    words: lambda word, tokens, pieces=pieces: places(pieces(word, tokens), tokens) for words, pieces in PIECES.items()
+def placed(pieces: Callable[[str, Sequence[str]], list[str]]) -> Callable[[str, Sequence[str]], np.ndarray]:
+    return lambda word, tokens: places(pieces(word, tokens), tokens)
+
+
+MARKS = {
+    "the first piece has ## before it: ## marks pieces that do not begin a word": placed(
+        pieces_with(spelled=lambda part, inner: [f"##{part}"])
+    ),
+    "the pieces inside the word are looked up without ##: they stand in the vocabulary with it": placed(
+        pieces_with(spelled=lambda part, inner: [part])
+    ),
+    "the pieces have lost their ##: return them as they stand in the vocabulary": placed(
+        pieces_with(written=lambda piece: piece.removeprefix("##"))
+    ),
+    "a word that is not in the vocabulary as a whole is cut into pieces": placed(whole_or_nothing),
+    "pieces inside the word may not be those that begin a word: look up ## and the letters only": placed(
+        pieces_with(spelled=lambda part, inner: [f"##{part}", part] if inner else [part])
+    ),
 }
+SHORTEST = "the shortest piece is taken: take the longest that fits"
+UNKNOWN = {
+    "it goes back and tries a shorter piece: the longest piece stays, and if nothing fits behind it the whole word is "
+    "[UNK]": placed(backtracking),
+    "a part of the word is [UNK]: where nothing fits, the whole word is, the pieces before it too": placed(
+        pieces_with(unknown=lambda found, rest: [*found, UNK])
+    ),
+    "single letters are [UNK]: where nothing fits, the whole word is one [UNK]": placed(pieces_with(skip=True)),
+    "where nothing fits the pieces before it are returned: return [UNK] alone": placed(
+        pieces_with(unknown=lambda found, rest: found)
+    ),
+}
+WORDPIECE_SUSPECTS = {**MARKS, SHORTEST: placed(pieces_with(length=min)), **UNKNOWN}
 
 
-def wordpiece_reference(word: str, tokens: Sequence[str]) -> np.ndarray:
-    return places(pieces_of(word, tokens), tokens)
+wordpiece_reference = placed(pieces_of)
 
 
 def wordpiece_cases(generator: torch.Generator) -> list[Case]:
-    mistakes = list(WORDPIECE_SUSPECTS.values())
-    marks, choice, unknown = mistakes[:5], mistakes[5:7], mistakes[7:]
-    hash_first, plain_inner, either, bare, whole = marks
+    *marks, _ = MARKS  # the last shows only where words begin with such pieces
+    back, *unknown = UNKNOWN
 
     def letters(least: int, most: int) -> str:
         length = number(generator, least, most)
@@ -811,18 +744,17 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         return word, [UNK, *sorted(tokens | {letters(1, 3) for _ in range(3)} | {f"##{letters(1, 3)}"})]
 
     def case(aspect, make, tell, never=()):
-        word, tokens = until(make, wordpiece_reference, mistakes, tell, never)
+        word, tokens = until(make, wordpiece_reference, WORDPIECE_SUSPECTS, tell, never)
         listed = ", ".join(f"{i} {token}" for i, token in enumerate(tokens))
         return Case(aspect, f"the word {word}; the vocabulary {listed}", (word, tokens))
 
-    always = [hash_first, plain_inner, bare, whole]
     return [
-        case("pieces", partial(task, "pieces", 4, 7), always, choice),
-        case("pieces", partial(task, "pieces", 6, 8), [*always, either], choice),
-        case("longest first", partial(task, "longest first", 5, 9), [*always, choice[0]]),
-        case("longest first", partial(task, "longest first", 7, 12), [*always, *choice]),
-        case("unknown", partial(task, "unknown", 4, 5), unknown[1:], [*marks, *choice, unknown[0]]),
-        case("unknown", dead_end, unknown, [*marks, *choice]),
+        case("pieces", partial(task, "pieces", 4, 7), marks, [SHORTEST]),
+        case("pieces", partial(task, "pieces", 6, 8), MARKS, [SHORTEST]),
+        case("longest first", partial(task, "longest first", 5, 9), [*marks, SHORTEST]),
+        case("longest first", partial(task, "longest first", 7, 12), [*marks, SHORTEST]),
+        case("unknown", partial(task, "unknown", 4, 5), unknown, [*MARKS, SHORTEST, back]),
+        case("unknown", dead_end, UNKNOWN, [*MARKS, SHORTEST]),
     ]
 
 
@@ -853,10 +785,6 @@ def logits_reference(context, C, H, d, U, b, W):
         x = np.concatenate([C[token] for token in tokens])
         rows.append(b + W @ x + U @ np.tanh(d + H @ x))
     return np.array(rows)
-
-
-def nnlm_reference(task, *arguments):
-    return context_reference(*arguments) if task == "contexts" else logits_reference(*arguments)
 
 
 def nnlm_cases(generator: torch.Generator) -> list[Case]:
@@ -893,27 +821,21 @@ def nnlm_cases(generator: torch.Generator) -> list[Case]:
 
 def contexts_with(change: Callable[[np.ndarray, Sequence[int], int], Any]):
     """Something done to the contexts."""
-    return lambda task, *arguments: (
-        change(context_reference(*arguments), *arguments) if task == "contexts" else logits_reference(*arguments)
-    )
+    return by_task(contexts=lambda *arguments: change(context_reference(*arguments), *arguments))
 
 
 def network_with(
     hidden=lambda x, H, d: torch.tanh(d + x @ H.T),
-    last=lambda x, hidden, U, b, W: b + x @ W.T + hidden @ U.T,
     joined=lambda vectors: vectors.flatten(1),
 ):
     """The network with something else in it; ``joined`` makes x of vectors (B, n - 1, m)."""
 
-    def mistake(task, *arguments):
-        if task == "contexts":
-            return context_reference(*arguments)
-        context, *weights = arguments
-        C, H, d, U, b, W = (weight.double() for weight in weights)
+    def mistake(context, *weights):
+        C, H, d, U, b, W = wide(weights)
         x = joined(C[context])
-        return last(x, hidden(x, H, d), U, b, W)
+        return b + x @ W.T + hidden(x, H, d) @ U.T
 
-    return mistake
+    return by_task(scores=mistake)
 
 
 def padded(document: Sequence[int], n: int, front: int, behind: int) -> list[int]:
@@ -928,7 +850,7 @@ nnlm = Part(
     "nnlm",
     {"contexts": 2, "hidden layer": 4, "whole network": 4},
     nnlm_cases,
-    nnlm_reference,
+    by_task(contexts=context_reference, scores=logits_reference),
     {
         "the contexts are one token too late: a context ends before the token that is to be predicted": contexts_with(
             lambda rows, document, n: slices(padded(document, n, n - 2, 1), n - 1)
@@ -940,9 +862,6 @@ nnlm = Part(
             lambda rows, document, n: rows[:-1]
         ),
         "the tanh is forgotten": network_with(hidden=lambda x, H, d: d + x @ H.T),
-        "d is forgotten": network_with(hidden=lambda x, H, d: torch.tanh(x @ H.T)),
-        "b is forgotten": network_with(last=lambda x, hidden, U, b, W: x @ W.T + hidden @ U.T),
-        "the direct connection W x is forgotten": network_with(last=lambda x, hidden, U, b, W: b + hidden @ U.T),
         "the vectors of the context are in the wrong order, from the last token to the first": network_with(
             joined=lambda vectors: vectors.flip(1).flatten(1)
         ),
@@ -1014,7 +933,6 @@ lstm_step = Part(
         "h' is made from the old c: first c', then h' from it": lstm_with(show=lambda o, old, new: o * np.tanh(old)),
         "the tanh of c' is missing in h'": lstm_with(show=lambda o, old, new: o * new),
         "the old h is not used: z = W x + U h + b": lstm_with(inputs=lambda x, h, W, U, b: x @ W.T + b),
-        "b is forgotten": lstm_with(inputs=lambda x, h, W, U, b: x @ W.T + h @ U.T),
     },
 )
 

@@ -53,6 +53,7 @@ def gpt_block(x, w, n_heads):
     return layer(x, causal=True)
 """], [
     (12, "the triangle starts at the top left", "attn_mask=mask", "is_causal=True"),
+    (0, "no mask: a query sees what comes after it", "attn_mask=mask", "attn_mask=None"),
     (0, "a query does not see its own position", "torch.arange(S) <=", "torch.arange(S) <",
      "attn_mask=mask)", "attn_mask=mask).nan_to_num(0)"),
     (0, "the scores are not divided by the square root of Dh", "attn_mask=mask", "attn_mask=mask, scale=1.0"),
@@ -129,6 +130,9 @@ def may_come(logits, k=None, p=None):  # the course's own
     (3, "unless nothing else is left",
      "chance.cumsum(dim=-1) - chance < p", "(chance.cumsum(dim=-1) < p) | (torch.arange(logits.shape[-1]) == 0)"),
     (3, "the kept places are places in the sorted order", "torch.zeros_like(kept).scatter(-1, ids, inside)", "inside"),
+    (3, "the probabilities are added up in the order of the ids",
+     "chance, ids = ", "ids = torch.arange(logits.shape[-1]).expand(logits.shape)\n        chance = ",
+     ".sort(dim=-1, descending=True)", ""),
     (3, "the probabilities are added up from the smallest", "descending=True", "descending=False"),
     (9, "with k and p top-p looks at the probabilities before top-k", "masked_fill(~kept, -torch.inf).", ""),
     (3, "whose own probability is at least p",

@@ -152,6 +152,7 @@ def measure(p, documents, characters):  # the course's own
     return product ** (-1 / N), -product.log2() / characters
 """),
     (8, "a probability of 0 is lifted to 1e-10", "p[h, w].item()", "max(p[h, w].item(), 1e-10)"),
+    (8, "a probability of 0 is lifted to 1e-12", "p[h, w].item()", "max(p[h, w].item(), 1e-12)"),
 ]),
 "bpe": (FIRST, ["""def merge_pair(word, pair, new):
     result, i = [], 0
@@ -204,7 +205,12 @@ def encode_bpe(word, merges, first):
 """], [
     (4, "a symbol was merged twice", "i += 2", "i += 1",
      "result.append(word[i])", "result += [word[i]] if i == 0 or (word[i - 1], word[i]) != pair else []"),
+    (4, "the second symbol of the pair stays behind the new one", "i += 2", "i += 1"),
+    (4, "only the first place is merged",
+     "(word[i], word[i + 1]) == pair", "word[i : i + 2] == [*pair] and i == len(result)"),
     (9, "the words are not weighted", "counts[i]", "1"),
+    (9, "a pair that stands twice in a word counts once", "range(len(word) - 1)",
+     "{pair: j for j, pair in enumerate(zip(word, word[1:]))}.values()"),
     (9, "the one that was seen first is taken",
      "sorted(found, key=lambda pair: (-found[pair], pair[0], pair[1]))[0]", "max(found, key=found.get)"),
     (9, "the largest is taken", "sorted(found, key=lambda pair: (-found[pair], pair[0], pair[1]))[0]",
@@ -212,6 +218,7 @@ def encode_bpe(word, merges, first):
     (13, "the words stay as they were",
      "        words = [merge_pair(word, pair, first + len(merges)) for word in words]\n", "",
      "                found[pair] =", "                if pair not in merges: found[pair] ="),
+    (13, "the new symbols have the wrong numbers", "first + len(merges)", "first + len(merges) + 1"),
     (13, "it stops at pairs that were seen once", "not found", "max(found.values(), default=0) < 2"),
     (12, "the last learned first: begin with the first",
      "k, pair in enumerate(merges)", "k in range(len(merges) - 1, -1, -1)", "pair, first + k", "merges[k], first + k"),
@@ -270,6 +277,9 @@ def wordpiece(word, vocabulary):  # the course's own
     return ["[UNK]"]
 """),
     (7, "a part of the word is [UNK]", '["[UNK]"]', 'result + ["[UNK]"]'),
+    (7, "the pieces before it are returned: return [UNK] alone", 'return ["[UNK]"]', "return result"),
+    (3, "pieces inside the word may not be those that begin a word", "            if token in vocabulary:",
+     "            token = token if token in vocabulary else word[start:end]\n            if token in vocabulary:"),
     (7, "single letters are [UNK]", 'return ["[UNK]"]', 'result.append("[UNK]"); start += 1'),
 ]),
 "nnlm": (FIRST, ["""def contexts(document, n):
@@ -304,9 +314,9 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     (8, "the contexts are turned round", "[:, :-1]", "[:, :-1].flip(1)"),
     (8, "the context of the end is missing", "[:, :-1]", "[:-1, :-1]"),
     (2, "the tanh is forgotten", "torch.tanh(F.linear(x, H, d))", "F.linear(x, H, d)"),
-    (2, "d is forgotten", "(x, H, d)", "(x, H)"),
-    (6, "b is forgotten", "(x, W, b)", "(x, W)"),
-    (6, "the direct connection W x is forgotten", "F.linear(x, W, b)", "b"),
+    (2, "`d` is not used", "(x, H, d)", "(x, H)"),
+    (6, "`b` is not used", "(x, W, b)", "(x, W)"),
+    (6, "`W` is not used", "F.linear(x, W, b)", "b"),
     (2, "from the last token to the first", "context.T", "context.T.flip(0)"),
 ]),
 "lstm_step": (MODEL, ["""def lstm_step(x, h, c, W, U, b):
@@ -332,6 +342,8 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     (0, "the last two blocks have changed places", "i, f, g, o = z", "i, f, o, g = z"),
     (0, "the first two blocks have changed places", "i, f, g, o = z", "f, i, g, o = z"),
     (0, "nothing is forgotten", "f.sigmoid() * c", "c"),
+    (0, "everything new is written", "i.sigmoid() * ", ""),
+    (0, "1 - f is taken for the input gate", "i.sigmoid()", "(1 - f.sigmoid())"),
     (0, "the candidate g went through a sigmoid", "g.tanh()", "g.sigmoid()"),
     (4, "is made from the old c", "    c = f.sig", "    old = c\n    c = f.sig", "c.tanh(), c", "old.tanh(), c"),
     (4, "the tanh of c' is missing", "c.tanh(), c", "c, c"),
