@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from coursekit.grading.calls import Arrays
 from coursekit.grading.parts import Case
@@ -122,6 +123,43 @@ def without_the_last(ordered: Tensor, mass: float) -> Tensor:
 def not_undone(shares: Tensor, mass: float) -> Tensor:
     """The places in the sorted order."""
     return before_it(shares.sort(dim=-1, descending=True).values, mass)
+
+
+def votes_reference(features, labels, queries, k, temperature, classes) -> np.ndarray:
+    features, queries = np.asarray(features, float), np.asarray(queries, float)
+    result = np.zeros((len(queries), classes))
+    for i, query in enumerate(queries):
+        cosines = [x @ query / np.sqrt((x @ x) * (query @ query)) for x in features]
+        for row in sorted(range(len(features)), key=lambda row: -cosines[row])[:k]:
+            result[i, int(labels[row])] += np.exp(cosines[row] / temperature)
+    return result
+
+
+def cosines_of(features: Tensor, queries: Tensor) -> Tensor:
+    return F.normalize(queries, dim=-1) @ F.normalize(features, dim=-1).T
+
+
+def votes_with(
+    near: Callable[[Tensor, Tensor], Tensor] = cosines_of,
+    weigh: Callable[[Tensor, float], Tensor] = lambda near, temperature: (near / temperature).exp(),
+    choose: Callable[[Tensor, int], Tensor] = lambda near, k: near.topk(k).indices,
+    add: bool = True,
+    after: Callable[[Tensor], Tensor] = lambda votes: votes,
+):
+    """The votes of neighbours with something else in them; ``near`` is (m, n)."""
+
+    def mistake(features, labels, queries, k, temperature, classes):
+        likeness = near(*wide([features, queries]))
+        rows = choose(likeness, k)  # (m, k)
+        weights, chosen = weigh(likeness.gather(1, rows), temperature), labels[rows]
+        votes = weights.new_zeros(len(queries), classes)
+        if add:
+            return after(votes.scatter_add(1, chosen, weights))
+        for i, j in np.ndindex(*rows.shape):
+            votes[i, chosen[i, j]] = weights[i, j]
+        return after(votes)
+
+    return mistake
 
 
 def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:

@@ -17,18 +17,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coursekit.grading.checks.common import log_p, number, numbers, share, sizes, wide
+from coursekit.grading.checks.common import (
+    before_it,
+    cosines_of,
+    log_p,
+    not_undone,
+    number,
+    numbers,
+    share,
+    sizes,
+    smallest_set,
+    votes_reference,
+    votes_with,
+    wide,
+    without_the_last,
+)
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
 
 # --- a teacher that follows ----------------------------------------------------------------------------------
 
 
-def averages_reference(task, *arguments):
-    if task == "momentum_at":
-        step, steps, momentum = arguments
-        return momentum + (1 - momentum) * np.sin(np.pi * step / steps / 2) ** 2
-    momentum, *weights = arguments
+def rate_reference(step, steps, momentum):
+    return momentum + (1 - momentum) * np.sin(np.pi * step / steps / 2) ** 2
+
+
+def follow_reference(momentum, *weights):
     teacher, student = np.split(np.concatenate([np.asarray(w, float).ravel() for w in weights]), 2)
     return np.array([m + (1 - momentum) * (s - m) for m, s in zip(teacher, student)]), student, np.array(False)
 
@@ -63,7 +78,7 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
 def rate_with(shape: Callable[[float], float], between: Callable[[float, float], float] | None = None):
     """Another way from ``momentum`` to 1; ``shape`` falls from 1 to 0, by the share of steps that is done."""
     between = between or (lambda momentum, left: 1 - (1 - momentum) * left)
-    return lambda step, steps, momentum: between(momentum, shape(step / steps))
+    return by_task(momentum_at=lambda step, steps, momentum: between(momentum, shape(step / steps)))
 
 
 def half_cosine(done: float) -> float:
@@ -71,57 +86,41 @@ def half_cosine(done: float) -> float:
 
 
 def follow_with(
-    move: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: m * t + (1 - m) * s,
-    student: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: s,
-    linked: bool = False,
+    move: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: m * t + (1 - m) * s, linked: bool = False
 ):
-    """Another average; both functions see one of the teacher's tensors and the student's."""
+    """Another average; ``move`` sees one of the teacher's tensors and the student's."""
 
     def mistake(momentum, *weights):
-        pairs = list(zip(weights[: len(weights) // 2], weights[len(weights) // 2 :]))
-        both = [torch.cat([f(t, s, momentum).flatten() for t, s in pairs]) for f in (move, student)]
-        return *both, torch.tensor(linked)
+        teacher, student = weights[: len(weights) // 2], weights[len(weights) // 2 :]
+        moved = [move(t, s, momentum) for t, s in zip(teacher, student)]
+        return *(torch.cat([w.flatten() for w in part]) for part in (moved, student)), torch.tensor(linked)
 
-    return mistake
-
-
-RATE, FOLLOW = rate_with(half_cosine), follow_with()  # as they should be
-RATES: dict[str, Callable[..., float]] = {
-    "the cosine is the wrong way round: the momentum begins with momentum and rises to 1": rate_with(
-        lambda done: half_cosine(1 - done)
-    ),
-    "it falls from momentum to 0, as a learning rate does: it rises to 1": rate_with(
-        half_cosine, lambda momentum, left: momentum * left
-    ),
-    "it comes back to momentum at the end: half a cosine, cos(π step / steps), not a whole one": rate_with(
-        lambda done: half_cosine(2 * done)
-    ),
-    "it rises along a straight line: along half a cosine": rate_with(lambda done: 1 - done),
-}
-FOLLOWS: dict[str, Callable[..., Any]] = {
-    "the average is the wrong way round: momentum is what stays of the teacher": follow_with(
-        lambda t, s, m: m * s + (1 - m) * t
-    ),
-    "the teacher that was given has not changed: write into its own tensors, as with copy_, lerp_ or mul_ and add_; "
-    "a new model, or a name that stands for another tensor, changes nothing": follow_with(lambda t, s, m: t),
-    "only the matrices follow: the biases do, too": follow_with(
-        lambda t, s, m: m * t + (1 - m) * s if t.dim() > 1 else t
-    ),
-    "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
-}
-
-
-def averages_with(rate=RATE, follow=FOLLOW):
-    return lambda task, *arguments: (rate if task == "momentum_at" else follow)(*arguments)
+    return by_task(follow=mistake)
 
 
 averages = Part(
     "averages",
     {"momentum": 5, "teacher": 5, "apart": 2},
     averages_cases,
-    averages_reference,
-    {words: averages_with(rate) for words, rate in RATES.items()}
-    | {words: averages_with(follow=follow) for words, follow in FOLLOWS.items()},
+    by_task(momentum_at=rate_reference, follow=follow_reference),
+    {
+        "the cosine is the wrong way round: the momentum begins with momentum and rises to 1": rate_with(
+            lambda done: half_cosine(1 - done)
+        ),
+        "it falls from momentum to 0, as a learning rate does: it rises to 1": rate_with(
+            half_cosine, lambda momentum, left: momentum * left
+        ),
+        "it comes back to momentum at the end: half a cosine, cos(π step / steps), not a whole one": rate_with(
+            lambda done: half_cosine(2 * done)
+        ),
+        "it rises along a straight line: along half a cosine": rate_with(lambda done: 1 - done),
+        "the teacher that was given has not changed: write into its own tensors, as with copy_, lerp_ or mul_ and "
+        "add_; a new model, or a name that stands for another tensor, changes nothing": follow_with(lambda t, s, m: t),
+        "only the matrices follow: the biases do, too": follow_with(
+            lambda t, s, m: m * t + (1 - m) * s if t.dim() > 1 else t
+        ),
+        "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
+    },
 )
 
 
@@ -136,14 +135,13 @@ def chances(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     return result
 
 
-def centring_reference(task, *arguments) -> np.ndarray:
-    given = [np.asarray(a, float) for a in arguments]
-    if task == "targets":
-        logits, centre, temperature = given
-        return chances(logits - centre, temperature)
-    centre, logits, momentum = given
-    rows = [logits[place] for place in np.ndindex(logits.shape[:-1])]
-    return momentum * centre + (1 - momentum) * sum(rows) / len(rows)
+def targets_reference(logits, centre, temperature) -> np.ndarray:
+    return chances(np.asarray(logits, float) - np.asarray(centre, float), temperature)
+
+
+def centre_reference(centre, logits, momentum) -> np.ndarray:
+    rows = np.asarray(logits, float).reshape(-1, len(centre))
+    return momentum * np.asarray(centre, float) + (1 - momentum) * sum(rows) / len(rows)
 
 
 def centring_cases(generator: torch.Generator) -> list[Case]:
@@ -171,32 +169,6 @@ def centring_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-TARGETS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "the centre is added: take it away from the logits": lambda x, c, t: ((x + c) / t).softmax(dim=-1),
-    "the centre is taken away after the division: first the centre, then the temperature": lambda x, c, t: (
-        x / t - c
-    ).softmax(dim=-1),
-    "the logits are multiplied by the temperature: divide by it, which sharpens": lambda x, c, t: ((x - c) * t).softmax(
-        dim=-1
-    ),
-    "the softmax runs over the views: over the K outputs, the last axis": lambda x, c, t: ((x - c) / t).softmax(dim=-2),
-}
-CENTRES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "the mean is that of probabilities: the centre follows the raw logits": lambda c, x, m: (
-        m * c + (1 - m) * x.softmax(dim=-1).mean(dim=(0, 1))
-    ),
-    "the average is the wrong way round: momentum is what stays of the centre": lambda c, x, m: (
-        (1 - m) * c + m * x.mean(dim=(0, 1))
-    ),
-    "the mean is that of centred logits: the centre follows the raw ones": lambda c, x, m: (
-        m * c + (1 - m) * (x - c).mean(dim=(0, 1))
-    ),
-    "each view has a centre of its own: the mean is over images and views, one centre (K,)": lambda c, x, m: (
-        m * c + (1 - m) * x.mean(dim=0)
-    ),
-}
-
-
 def sharpened(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
     return ((logits - centre) / temperature).softmax(dim=-1)
 
@@ -205,17 +177,37 @@ def running_mean(centre: Tensor, logits: Tensor, momentum: float) -> Tensor:
     return momentum * centre + (1 - momentum) * logits.mean(dim=(0, 1))
 
 
-def centring_with(targets=sharpened, centre=running_mean):
-    return lambda task, *arguments: (targets if task == "targets" else centre)(*wide(arguments))
+def targets_with(mistake: Callable[[Tensor, Tensor, float], Tensor]):
+    return by_task(targets=lambda logits, centre, temperature: mistake(logits.double(), centre, temperature))
+
+
+def centre_with(mean: Callable[[Tensor, Tensor], Tensor]):
+    """Another mean, of logits and centre."""
+    return by_task(new_centre=lambda centre, logits, m: m * centre + (1 - m) * mean(logits.double(), centre))
 
 
 centring = Part(
     "centring",
     {"targets": 6, "centre": 6},
     centring_cases,
-    centring_reference,
-    {words: centring_with(targets) for words, targets in TARGETS.items()}
-    | {words: centring_with(centre=centre) for words, centre in CENTRES.items()},
+    by_task(targets=targets_reference, new_centre=centre_reference),
+    {
+        "the centre is taken away after the division: first the centre, then the temperature": targets_with(
+            lambda logits, centre, temperature: (logits / temperature - centre).softmax(dim=-1)
+        ),
+        "the softmax runs over the views: over the K outputs, the last axis": targets_with(
+            lambda logits, centre, temperature: ((logits - centre) / temperature).softmax(dim=-2)
+        ),
+        "the mean is that of probabilities: the centre follows the raw logits": centre_with(
+            lambda logits, centre: logits.softmax(dim=-1).mean(dim=(0, 1))
+        ),
+        "the mean is that of centred logits: the centre follows the raw ones": centre_with(
+            lambda logits, centre: (logits - centre).mean(dim=(0, 1))
+        ),
+        "each view has a centre of its own: the mean is over images and views, one centre (K,)": centre_with(
+            lambda logits, centre: logits.mean(dim=0)
+        ),
+    },
 )
 
 
@@ -373,15 +365,11 @@ def by_size(views: Sequence[Tensor]) -> dict[int, list[int]]:
     return groups
 
 
-def size_by_size(sides: Callable[[Sequence[int]], Sequence[int]]):
+def size_by_size(weight, *views):
     """The vectors stay where the groups put them."""
-
-    def mistake(weight, *views):
-        groups = by_size(views)
-        found = [backbone_of(views[i], weight) for side in sides(list(groups)) for i in groups[side]]
-        return torch.stack(found, dim=1), torch.tensor(len(groups))
-
-    return mistake
+    groups = by_size(views)
+    found = [backbone_of(views[i], weight) for rows in groups.values() for i in rows]
+    return torch.stack(found, dim=1), torch.tensor(len(groups))
 
 
 def unmixed(weight, *views):
@@ -405,13 +393,10 @@ def mixed_up(weight, *views):
     return result, torch.tensor(len(groups))
 
 
-def resized_to(choose: Callable[[list[int]], int]):
-    def mistake(weight, *views):
-        side = choose([view.shape[-1] for view in views])
-        views = [F.interpolate(view, size=(side, side), mode="bilinear") for view in views]
-        return unmixed(weight, *views), torch.tensor(1)
-
-    return mistake
+def resized(weight, *views):
+    side = max(view.shape[-1] for view in views)
+    views = [F.interpolate(view, size=(side, side), mode="bilinear") for view in views]
+    return unmixed(weight, *views), torch.tensor(1)
 
 
 crops = Part(
@@ -421,11 +406,10 @@ crops = Part(
     crops_reference,
     {
         "the vectors stand size by size, in the order in which the sizes come first: each belongs to the place of its "
-        "view": size_by_size(lambda sides: sides),
+        "view": size_by_size,
         "images and views are mixed up: what torch.cat joins comes back view by view, (number of views, B, D)": (
             mixed_up
         ),
-        "the backbone is called once in all: each size has a call of its own": calls_of(lambda sides, B: 1),
         "the backbone is called once for each view: views of one size go together": calls_of(
             lambda sides, B: len(sides)
         ),
@@ -434,9 +418,7 @@ crops = Part(
         ),
         "the backbone is called again for each run of views of one size: views of one size go together wherever they "
         "stand": calls_of(lambda sides, B: 1 + sum(a != b for a, b in pairwise(sides))),
-        "all views were scaled to one size, that of the largest: the backbone reads each size as it is": resized_to(
-            max
-        ),
+        "all views were scaled to one size, that of the largest: the backbone reads each size as it is": resized,
     },
 )
 
@@ -581,51 +563,12 @@ steps = Part(
 # --- neighbours that vote ------------------------------------------------------------------------------------
 
 
-def votes_reference(features, labels, queries, k, temperature, classes) -> np.ndarray:
-    features, queries = np.asarray(features, float), np.asarray(queries, float)
-    result = np.zeros((len(queries), classes))
-    for i, query in enumerate(queries):
-        cosines = [x @ query / np.sqrt((x @ x) * (query @ query)) for x in features]
-        for row in sorted(range(len(features)), key=lambda row: -cosines[row])[:k]:
-            result[i, int(labels[row])] += np.exp(cosines[row] / temperature)
-    return result
-
-
-def by_cosine(features: Tensor, queries: Tensor) -> Tensor:
-    return F.normalize(queries, dim=-1) @ F.normalize(features, dim=-1).T
-
-
 def by_product(features: Tensor, queries: Tensor) -> Tensor:
     return queries @ features.T
 
 
 def closeness(features: Tensor, queries: Tensor) -> Tensor:
     return -torch.cdist(queries, features)
-
-
-def votes_with(
-    near: Callable[[Tensor, Tensor], Tensor] = by_cosine,
-    likeness: Callable[[Tensor, Tensor], Tensor] = by_cosine,
-    weigh: Callable[[Tensor, float], Tensor] = lambda cosines, t: (cosines / t).exp(),
-    choose: Callable[[Tensor, int], Tensor] = lambda near, k: near.topk(k).indices,
-    add: bool = True,
-    after: Callable[[Tensor], Tensor] = lambda votes: votes,
-):
-    """Neighbours by ``near``, weights from ``likeness``, both (m, n)."""
-
-    def mistake(features, labels, queries, k, temperature, classes):
-        features, queries = wide([features, queries])
-        rows = choose(near(features, queries), k)  # (m, k)
-        weights = weigh(likeness(features, queries).gather(1, rows), temperature)
-        votes = weights.new_zeros(len(queries), classes)
-        chosen = labels[rows]
-        if add:
-            return after(votes.scatter_add(1, chosen, weights))
-        for i, j in np.ndindex(*rows.shape):
-            votes[i, chosen[i, j]] = weights[i, j]
-        return after(votes)
-
-    return mistake
 
 
 def votes_cases(generator: torch.Generator) -> list[Case]:
@@ -642,7 +585,7 @@ def votes_cases(generator: torch.Generator) -> list[Case]:
                 if own
                 else torch.randint(classes, (n,), generator=generator)
             )
-            cosines, best = by_cosine(features, queries).sort(dim=1, descending=True)
+            cosines, best = cosines_of(features, queries).sort(dim=1, descending=True)
             clear = k == n or (cosines[:, k - 1] - cosines[:, k]).min() > 1e-3
             chosen = [near(features, queries).topk(k).indices.sort(dim=1).values for near in (by_product, closeness)]
             chosen.append(best[:, :k].sort(dim=1).values)
@@ -679,9 +622,7 @@ knn_votes = Part(
         "the votes of a query are made to sum to 1: a vote weighs exp(cosine / temperature) as it is": votes_with(
             weigh=lambda cosines, t: (cosines / t).softmax(dim=-1)
         ),
-        "this is the product, not the cosine: divide by the lengths of both vectors": votes_with(
-            by_product, by_product
-        ),
+        "this is the product, not the cosine: divide by the lengths of both vectors": votes_with(by_product),
         "the farthest vote: the largest cosine is the nearest": votes_with(
             choose=lambda near, k: (-near).topk(k).indices
         ),
@@ -698,24 +639,28 @@ knn_votes = Part(
 # --- attention as a mask -------------------------------------------------------------------------------------
 
 
-def masks_reference(task, given, *arguments):
-    if task == "keep_mass":
-        weights, (mass,) = np.asarray(given, float), arguments
-        result = np.zeros(weights.shape, bool)
-        for place in np.ndindex(weights.shape[:-1]):
-            held, row = 0.0, weights[place]
-            for patch in sorted(range(len(row)), key=lambda patch: -row[patch]):
-                result[place][patch] = held < mass * sum(row)
-                held += row[patch]
-        return result
-    if task == "as_pixels":
-        kept, (rows, columns, size) = np.asarray(given), arguments
-        result = np.zeros((*kept.shape[:-1], rows * size, columns * size), bool)
-        for place in np.ndindex(result.shape):
-            *front, y, x = place
-            result[place] = kept[(*front, (y // size) * columns + x // size)]
-        return result
-    found, (true,) = np.asarray(given), map(np.asarray, arguments)
+def keep_reference(weights, mass) -> np.ndarray:
+    weights = np.asarray(weights, float)
+    result = np.zeros(weights.shape, bool)
+    for place in np.ndindex(weights.shape[:-1]):
+        held, row = 0.0, weights[place]
+        for patch in sorted(range(len(row)), key=lambda patch: -row[patch]):
+            result[place][patch] = held < mass * sum(row)
+            held += row[patch]
+    return result
+
+
+def pixels_reference(kept, rows, columns, size) -> np.ndarray:
+    kept = np.asarray(kept)
+    result = np.zeros((*kept.shape[:-1], rows * size, columns * size), bool)
+    for place in np.ndindex(result.shape):
+        *front, y, x = place
+        result[place] = kept[(*front, (y // size) * columns + x // size)]
+    return result
+
+
+def overlap_reference(found, true) -> np.ndarray:
+    found, true = np.asarray(found), np.asarray(true)
     result = np.ones(found.shape[:-2])
     for place in np.ndindex(result.shape):
         both = sum(a and b for a, b in zip(found[place].ravel(), true[place].ravel()))
@@ -724,95 +669,30 @@ def masks_reference(task, given, *arguments):
     return result
 
 
-def sum_of(weights: Tensor) -> Tensor:
-    return weights.sum(dim=-1, keepdim=True)
+def shares_of(weights: Tensor) -> Tensor:
+    weights = weights.double()
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def kept_by(order: Callable[[Tensor], Tensor], inside: Callable[[Tensor, Tensor, float], Tensor]):
-    """``inside`` sees the ordered weights, divided by the sum of their row, and their running sums."""
-
-    def keep(weights: Tensor, mass: float) -> Tensor:
-        weights = weights.double()
-        places = order(weights)
-        shares = (weights / sum_of(weights)).gather(-1, places)
-        kept = inside(shares, shares.cumsum(dim=-1), mass)
-        return torch.zeros_like(kept).scatter(-1, places, kept)
-
-    return keep
-
-
-def falling(weights: Tensor) -> Tensor:
-    return weights.argsort(dim=-1, descending=True)
-
-
-def up_to(shares: Tensor, sums: Tensor, mass: float) -> Tensor:
-    return sums - shares < mass
-
-
-def not_divided(weights: Tensor, mass: float) -> Tensor:
-    ordered, places = weights.double().sort(dim=-1, descending=True)
-    return torch.zeros_like(places, dtype=torch.bool).scatter(-1, places, ordered.cumsum(dim=-1) - ordered < mass)
-
-
-def not_undone(weights: Tensor, mass: float) -> Tensor:
-    shares = (weights / sum_of(weights)).sort(dim=-1, descending=True).values
-    return up_to(shares, shares.cumsum(dim=-1), mass)
-
-
-KEEP = kept_by(falling, up_to)
 KEEPS: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "the patch that crosses the mass is left out: without it the patches hold less": kept_by(
-        falling, lambda shares, sums, mass: sums < mass
+    "the patch that crosses the mass is left out: without it the patches hold less": lambda weights, mass: smallest_set(
+        shares_of(weights), mass, without_the_last
     ),
     "the weights are not divided by their sum: that of a row is less than 1, since the class token has its share": (
-        not_divided
+        lambda weights, mass: smallest_set(weights.double(), mass, before_it)
     ),
-    "the kept places are places in the sorted order: each must find back to its own patch (scatter)": not_undone,
+    "the kept places are places in the sorted order: each must find back to its own patch (scatter)": (
+        lambda weights, mass: not_undone(shares_of(weights), mass)
+    ),
     "these are the patches above the mean, a fixed threshold: keep the fewest that hold the mass together": (
-        lambda weights, mass: weights > sum_of(weights) / weights.shape[-1]
+        lambda weights, mass: weights > weights.mean(dim=-1, keepdim=True)
     ),
 }
 
 
-def spread(kept: Tensor, rows: int, columns: int, size: int) -> Tensor:
-    return kept.unflatten(-1, (rows, columns)).repeat_interleave(size, -2).repeat_interleave(size, -1)
-
-
-PIXELS: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {
-    "the grid is filled column by column: the patches go row by row": lambda kept, rows, columns, size: (
-        kept.unflatten(-1, (columns, rows)).mT.repeat_interleave(size, -2).repeat_interleave(size, -1)
-    ),
-    "the whole grid is repeated, like tiles: each patch becomes size x size equal pixels": (
-        lambda kept, rows, columns, size: torch.cat(
-            [torch.cat([kept.unflatten(-1, (rows, columns))] * size, dim=-2)] * size, dim=-1
-        )
-    ),
-}
-
-
-def counts(found: Tensor, true: Tensor) -> tuple[Tensor, ...]:
-    """|A and B|, |A|, |B|, of each pair of masks."""
-    return tuple(x.sum(dim=(-2, -1)).double() for x in (found & true, found, true))
-
-
-def ratio(over: Tensor, under: Tensor, empty: float = 1.0) -> Tensor:
-    return torch.where(under > 0, over / under.clamp(min=1), empty)
-
-
-def overlap_with(of: Callable[[Tensor, Tensor, Tensor], Tensor]):
-    """Another number from |A and B|, |A| and |B|."""
-    return lambda found, true: of(*counts(found, true))
-
-
-JACCARD = overlap_with(lambda both, a, b: ratio(both, a + b - both))  # as it should be
-OVERLAPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "this is the accuracy, which counts the background too: |A and B| / |A or B|": lambda found, true: (
-        (found == true).double().mean(dim=(-2, -1))
-    ),
-    "this is the precision, the share of what was found that is right: divide by |A or B|": overlap_with(
-        lambda both, a, b: ratio(both, a)
-    ),
-}
+def precision(found: Tensor, true: Tensor) -> Tensor:
+    both, a = (x.sum(dim=(-2, -1)) for x in (found & true, found))
+    return torch.where(a > 0, both / a.clamp(min=1), 1.0)
 
 
 def masks_cases(generator: torch.Generator) -> list[Case]:
@@ -820,9 +700,9 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
         """Every mistake keeps something else, and the patches of each row reach the mass clearly."""
         while True:
             rows = numbers(B, H, N + 1, generator=generator, scale=1.2).softmax(dim=-1)[..., 1:]
-            ordered = (rows / sum_of(rows)).sort(descending=True).values
+            ordered = shares_of(rows).sort(descending=True).values
             near = (ordered.cumsum(dim=-1) - mass).abs().amin(dim=-1) < 0.01
-            right = KEEP(rows, mass)
+            right = smallest_set(shares_of(rows), mass, before_it)
             if not near.any() and all((keep(rows, mass) != right).any() for keep in KEEPS.values()):
                 return rows
 
@@ -861,19 +741,28 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def masks_with(keep=KEEP, pixels=spread, overlap=JACCARD):
-    functions = {"keep_mass": keep, "as_pixels": pixels, "jaccard": overlap}
-    return lambda task, *arguments: functions[task](*arguments)
-
-
 masks = Part(
     "masks",
     {"mass": 6, "pixels": 3, "overlap": 4},
     masks_cases,
-    masks_reference,
-    {words: masks_with(keep) for words, keep in KEEPS.items()}
-    | {words: masks_with(pixels=pixels) for words, pixels in PIXELS.items()}
-    | {words: masks_with(overlap=overlap) for words, overlap in OVERLAPS.items()},
+    by_task(keep_mass=keep_reference, as_pixels=pixels_reference, jaccard=overlap_reference),
+    {
+        **{words: by_task(keep_mass=keep) for words, keep in KEEPS.items()},
+        "the grid is filled column by column: the patches go row by row": by_task(
+            as_pixels=lambda kept, rows, columns, size: (
+                kept.unflatten(-1, (columns, rows)).mT.repeat_interleave(size, -2).repeat_interleave(size, -1)
+            )
+        ),
+        "the whole grid is repeated, like tiles: each patch becomes size x size equal pixels": by_task(
+            as_pixels=lambda kept, rows, columns, size: kept.unflatten(-1, (rows, columns)).repeat(1, 1, size, size)
+        ),
+        "this is the accuracy, which counts the background too: |A and B| / |A or B|": by_task(
+            jaccard=lambda found, true: (found == true).double().mean(dim=(-2, -1))
+        ),
+        "this is the precision, the share of what was found that is right: divide by |A or B|": by_task(
+            jaccard=precision
+        ),
+    },
 )
 
 PARTS = (averages, centring, pair_loss, crops, steps, knn_votes, masks)
