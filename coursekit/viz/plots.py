@@ -33,11 +33,11 @@ def new_axes(figsize: tuple[float, float] | None = None, alt: str = "") -> Axes:
     Args:
         alt: what the figure shows, for those who do not see it; by default it is made from the data.
     """
-    show_as_svg()
     with plt.rc_context(STYLE):
         ax = plt.subplots(figsize=figsize, layout="constrained")[1]
         interactive = plt.isinteractive()  # set by a notebook's backend when the first figure is made
     matplotlib.interactive(interactive)  # the end of the context forgets it, and no figure would be shown
+    show_as_svg()  # now, since a notebook's backend forgets it when it makes its first figure
     return with_alt(ax, alt)
 
 
@@ -165,10 +165,10 @@ def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: floa
     images = to_numpy(images)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise ValueError(f"images have shape {images.shape}, expected (N, 1 or 3, height, width)")
-    show_as_svg()
     rows = -(-len(images) // columns)
     size = (width * columns, (width + 0.25) * rows)
     axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")[1]
+    show_as_svg()  # as in new_axes
     with_alt(axes[0, 0], alt)
     for ax in axes.flat:
         ax.axis("off")

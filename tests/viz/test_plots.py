@@ -1,5 +1,7 @@
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
 from coursekit.viz import Alignment, Curves, bars, curves, heatmap, image_grid
 from coursekit.viz.alignment import ink_on
@@ -90,3 +92,12 @@ def test_ink_contrasts_with_every_colour():
         fill = to_hex(colormaps["viridis"](x))
         light, dark = sorted([luminance(fill), luminance(ink_on(fill))], reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("made", ["new_axes(alt='A hill')", "image_grid(np.zeros((1, 1, 2, 2)), alt='A hill')"])
+def test_the_first_figure_of_a_notebook_has_its_words_too(made):
+    """The backend is set up while the first figure is made, and drops what was said before of how to show one."""
+    code = f"import numpy as np\nfrom coursekit.viz import image_grid, new_axes\n{made};"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    (shown,) = NotebookClient(notebook, kernel_name="python3").execute().cells[0].outputs
+    assert 'aria-label="A hill"' in shown.data["text/html"] or 'alt="A hill"' in shown.data["text/html"]
