@@ -9,6 +9,7 @@ Legend: B images, C channels, K blocks, S side of a square image, d size of a ve
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from torch.nn import functional as F
 from coursekit.data.digits import Digits, digits
 from coursekit.evaluate.features import knn
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.common import number, numbers, sizes
+from coursekit.grading.checks.common import number, numbers, sizes, votes_reference, votes_with
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
@@ -27,15 +29,7 @@ from coursekit.models.vit import ViTConfig
 # --- blocks until a share of the pixels is covered -----------------------------------------------------------
 
 
-def blocks_reference(task, *arguments) -> np.ndarray:
-    if task == "corrupt":
-        images, masks, filling = map(np.asarray, arguments)
-        result = images.copy()
-        for b, c, y, x in np.ndindex(images.shape):
-            if masks[b, y, x]:
-                result[b, c, y, x] = filling[b, c, y, x]
-        return result
-    blocks, height, width, share = arguments
+def block_reference(blocks, height, width, share) -> np.ndarray:
     covered: set[tuple[int, int]] = set()
     for top, left, h, w in blocks.tolist():
         if len(covered) >= share * height * width:
@@ -44,6 +38,15 @@ def blocks_reference(task, *arguments) -> np.ndarray:
     result = np.zeros((height, width), dtype=bool)
     for place in covered:
         result[place] = True
+    return result
+
+
+def corrupt_reference(images, masks, filling) -> np.ndarray:
+    images, masks, filling = map(np.asarray, (images, masks, filling))
+    result = images.copy()
+    for b, c, y, x in np.ndindex(images.shape):
+        if masks[b, y, x]:
+            result[b, c, y, x] = filling[b, c, y, x]
     return result
 
 
@@ -107,45 +110,28 @@ def inside(block: Sequence[int], height: int, width: int) -> Tensor:
 
 def masked_with(
     block: Callable[[Sequence[int], int, int], Tensor] = inside,
-    join: Callable[[Tensor, Tensor], Tensor] = torch.logical_or,
-    counted: str = "union",
+    covered: Callable[[Tensor, int], int] = lambda mask, area: int(mask.sum()),
     enough: Callable[[float, float], bool] = lambda count, wanted: count >= wanted,
-    ends: str = "before the next",
-    after: Callable[[Tensor], Tensor] = lambda mask: mask,
+    with_the_next: bool = False,
 ):
-    """The mask with something else in it. ``counted``: pixels of the union, of all blocks together, or no count of
-    pixels but of blocks. ``ends``: before the next block where there are enough, or before the one that gives them."""
+    """The mask with something else in it.
 
-    def mistake(task, *arguments):
-        if task == "corrupt":
-            return blocks_reference(task, *arguments)
-        blocks, height, width, share = arguments
-        mask, total = torch.zeros(height, width, dtype=torch.bool), 0
-        for row, one in enumerate(blocks.tolist()):
-            piece = block(one, height, width)
-            new = join(mask, piece)
-            total += one[2] * one[3]
-            count = {"union": mask.sum(), "areas": total - one[2] * one[3], "blocks": row}[counted]
-            then = {"union": new.sum(), "areas": total}.get(counted, 0)
-            wanted = share * (len(blocks) if counted == "blocks" else height * width)
-            if enough(count, wanted) or (ends == "before it is reached" and then >= wanted):
+    Args:
+        covered: how many pixels count, by the mask and the area of all its blocks together.
+        with_the_next: the block that would be enough is left out.
+    """
+
+    def mistake(blocks, height, width, share):
+        mask, area = torch.zeros(height, width, dtype=torch.bool), 0
+        for one in blocks.tolist():
+            new, new_area = mask | block(one, height, width), area + one[2] * one[3]
+            count = covered(new, new_area) if with_the_next else covered(mask, area)
+            if enough(count, share * height * width):
                 break
-            mask = new
-        return after(mask)
+            mask, area = new, new_area
+        return mask
 
-    return mistake
-
-
-def corrupted_with(change: Callable[[Tensor, Tensor, Tensor], Tensor]):
-    """``change`` sees images, masks with an axis for channels, and the filling."""
-
-    def mistake(task, *arguments):
-        if task == "block_mask":
-            return blocks_reference(task, *arguments)
-        images, masks, filling = arguments
-        return change(images, masks[:, None], filling)
-
-    return mistake
+    return by_task(block_mask=mistake)
 
 
 def to_the_end(block: Sequence[int], height: int, width: int) -> Tensor:
@@ -157,10 +143,10 @@ block_masks = Part(
     "block_masks",
     {"one block": 3, "until the share": 4, "overlaps": 3, "corrupt": 3},
     blocks_cases,
-    blocks_reference,
+    by_task(block_mask=block_reference, corrupt=corrupt_reference),
     {
         "a pixel in two blocks counts twice: count the pixels of the union, not the areas": masked_with(
-            counted="areas"
+            covered=lambda mask, area: area
         ),
         "one block too many: where exactly the share is covered, that is enough": masked_with(
             enough=lambda count, wanted: count > wanted
@@ -175,10 +161,10 @@ block_masks = Part(
             enough=lambda count, wanted: False
         ),
         "the block with which the share is reached is left out: it belongs to the mask": masked_with(
-            ends="before it is reached"
+            with_the_next=True
         ),
-        "the filling stands outside of the mask: it belongs where the mask is True": corrupted_with(
-            lambda images, masks, filling: torch.where(masks, images, filling)
+        "the filling stands outside of the mask: it belongs where the mask is True": by_task(
+            corrupt=lambda images, masks, filling: corrupt_reference(filling, masks, images)
         ),
     },
 )
@@ -197,11 +183,12 @@ def turned_left(image: np.ndarray, times: int) -> np.ndarray:
     return image
 
 
-def rotations_reference(task, images, turns=None):
-    images = np.asarray(images)
-    if task == "turn":
-        return np.stack([turned_left(image, int(k)) for image, k in zip(images, turns)])
-    pairs = [(turned_left(image, k), k) for image in images for k in range(4)]
+def turn_reference(images, turns):
+    return np.stack([turned_left(image, int(k)) for image, k in zip(np.asarray(images), turns)])
+
+
+def four_reference(images):
+    pairs = [(turned_left(image, k), k) for image in np.asarray(images) for k in range(4)]
     return np.stack([image for image, _ in pairs]), np.array([k for _, k in pairs])
 
 
@@ -247,22 +234,23 @@ def rotated_with(
     """Both functions with something else in them. ``by_turn``: of four turns, all images with the first come first.
     ``labels`` sees the right ones and B."""
 
-    def mistake(task, images, given=None):
+    def turn(images, given):
+        return each_turned(images, turns(given), one)
+
+    def four(images):
         B = len(images)
-        if task == "turn":
-            return each_turned(images, turns(given), one)
         found = torch.arange(4).repeat_interleave(B) if by_turn else torch.arange(4).repeat(B)
         images = images.repeat(4, 1, 1, 1) if by_turn else images.repeat_interleave(4, dim=0)
-        return each_turned(images, turns(found), one), labels(found, B)
+        return turn(images, found), labels(found, B)
 
-    return mistake
+    return by_task(turn=turn, four_turns=four)
 
 
 rotations = Part(
     "rotations",
     {"one image": 3, "a batch": 3, "four turns": 6},
     rotations_cases,
-    rotations_reference,
+    by_task(turn=turn_reference, four_turns=four_reference),
     {
         "the images are turned clockwise: one quarter anticlockwise brings the last column into the first row": (
             rotated_with(lambda image, k: left(image, -k))
@@ -279,15 +267,11 @@ rotations = Part(
         "all images with no turn come first: the four turns of an image stand beside each other": rotated_with(
             by_turn=True
         ),
-        "images and labels have different orders: the labels go 0 1 2 3 0 1 2 3 …, so should the turns": (
-            lambda task, images, turns=None: (
-                rotations_reference(task, images, turns)
-                if task == "turn"
-                else (rotated_with(by_turn=True)(task, images)[0], torch.arange(4).repeat(len(images)))
-            )
+        "images and labels have different orders: the labels go 0 1 2 3 0 1 2 3 …, so should the turns": rotated_with(
+            by_turn=True, labels=lambda labels, B: torch.arange(4).repeat(B)
         ),
         "images and labels have different orders: the turns go 0 1 2 3 0 1 2 3 …, so should the labels": rotated_with(
-            labels=lambda labels, B: labels.view(B, 4).T.flatten().sort().values
+            labels=lambda labels, B: labels.sort().values
         ),
         "the labels are the images' numbers: they are the turns'": rotated_with(
             labels=lambda labels, B: torch.arange(B).repeat_interleave(4)
@@ -336,23 +320,16 @@ def reconstruction_cases(generator: torch.Generator) -> list[Case]:
 
 def reconstructed_with(
     error: Callable[[Tensor], Tensor] = torch.abs,
-    where: Callable[[Tensor], Tensor] = lambda masks: masks,
-    divisor: Callable[[Tensor], Tensor] = lambda masks: masks.sum(dim=(1, 2)).clamp(min=1),
+    divisor: Callable[[Tensor], Any] = lambda masks: masks.sum(dim=(1, 2)).clamp(min=1),
     channels: Callable[[Tensor], Tensor] = lambda wrong: wrong.mean(dim=1),
-    after: Callable[[Tensor], Tensor] = lambda losses: losses,
 ):
-    """The losses with something else in them; ``divisor`` sees what ``where`` has made of the masks."""
+    """The losses with something else in them."""
 
     def mistake(found, clean, masks):
-        kept = where(masks)
-        wrong = channels(error(found - clean)) * kept
-        return after(wrong.sum(dim=(1, 2)) / divisor(kept))
+        wrong = channels(error(found - clean)) * masks
+        return wrong.sum(dim=(1, 2)) / divisor(masks)
 
     return mistake
-
-
-def pixels_of(masks: Tensor) -> float:
-    return float(masks[0].numel())
 
 
 reconstruction_losses = Part(
@@ -362,7 +339,7 @@ reconstruction_losses = Part(
     reconstruction_reference,
     {
         "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
-            reconstructed_with(divisor=pixels_of)
+            reconstructed_with(divisor=lambda masks: masks[0].numel())
         ),
         "the errors are squared: take their absolute values": reconstructed_with(torch.square),
         "the channels are added up: take their mean, too": reconstructed_with(channels=lambda wrong: wrong.sum(dim=1)),
@@ -422,7 +399,6 @@ def contrasted_with(
     out: Callable[[int], Tensor] = lambda n: torch.eye(n, dtype=torch.bool),
     other: Callable[[int], Tensor] = lambda n: torch.arange(n) ^ 1,
     without_other: bool = False,
-    after: Callable[[Tensor], Tensor] = lambda losses: losses,
 ):
     """The losses with something else in them. ``out``: which of the 2 B are not among those to choose from.
     ``without_other``: nor is the other view, below the fraction's line."""
@@ -435,7 +411,7 @@ def contrasted_with(
         if without_other:
             below = below.scatter(1, partner, -torch.inf)
         losses = below.logsumexp(dim=1) - logits.gather(1, partner)[:, 0]
-        return after(losses.unflatten(0, (-1, 2)))
+        return losses.unflatten(0, (-1, 2))
 
     return mistake
 
@@ -459,11 +435,9 @@ contrastive_losses = Part(
         "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
             out=lambda n: torch.zeros(n, n, dtype=torch.bool)
         ),
-        "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": (
-            lambda vectors, temperature: contrasted_with(
-                scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
-                out=lambda n: torch.zeros(n, n, dtype=torch.bool),
-            )(vectors, temperature)
+        "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": contrasted_with(
+            scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
+            out=lambda n: torch.zeros(n, n, dtype=torch.bool),
         ),
         "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
         "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
@@ -486,15 +460,20 @@ def slopes(function: Callable[[Tensor, Tensor], Tensor], losses: Tensor, s: Tens
     return torch.autograd.grad(total, (losses, s), allow_unused=True, materialize_grads=True)
 
 
-def weighing_reference(task, *arguments):
-    losses, s = (np.asarray(a, float) for a in (*arguments, 0.0)[:2])
-    if task == "best":
-        # where the derivative by v = e^s is 0: 2 v^2 = L (1 + v)
-        return np.log((losses + np.sqrt(losses**2 + 8 * losses)) / 4)
-    variances = np.exp(s)
-    if task == "total":
-        return np.float64(sum(losses / (2 * variances) + np.log(1 + variances)))
+def total_reference(losses, s):
+    losses, variances = np.asarray(losses, float), np.exp(np.asarray(s, float))
+    return np.float64(sum(losses / (2 * variances) + np.log(1 + variances)))
+
+
+def slopes_reference(losses, s):
+    losses, variances = np.asarray(losses, float), np.exp(np.asarray(s, float))
     return 1 / (2 * variances), variances / (1 + variances) - losses / (2 * variances)
+
+
+def best_reference(losses):
+    """Where the derivative by v = e^s is 0: 2 v^2 = L (1 + v)."""
+    losses = np.asarray(losses, float)
+    return np.log((losses + np.sqrt(losses**2 + 8 * losses)) / 4)
 
 
 def weighing_cases(generator: torch.Generator) -> list[Case]:
@@ -520,23 +499,15 @@ def weighing_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def weighed_with(
-    total: Callable[[Tensor, Tensor], Tensor] = lambda L, s: (L / 2 * (-s).exp() + F.softplus(s)).sum(),
-    best: Callable[[Tensor], Tensor] = lambda L: ((L + (L * L + 8 * L).sqrt()) / 4).log(),
-):
-    def mistake(task, losses, s=None):
-        if task == "best":
-            return best(losses)
-        return total(losses, s) if task == "total" else slopes(total, losses, s)
-
-    return mistake
+def weighed_with(total: Callable[[Tensor, Tensor], Tensor]):
+    return by_task(total=total, slopes=partial(slopes, total))
 
 
 weighing = Part(
     "weighing",
     {"total": 5, "learned": 3, "best": 3},
     weighing_cases,
-    weighing_reference,
+    by_task(total=total_reference, slopes=slopes_reference, best=best_reference),
     {
         "s is taken for the variance itself: it is its logarithm, sigma^2 = e^s": weighed_with(
             lambda L, s: (L / (2 * s) + (1 + s).log()).sum()
@@ -554,7 +525,7 @@ weighing = Part(
         "no gradient reaches s: the variances are learned, so keep tensors (no .item(), float() or detach())": (
             weighed_with(lambda L, s: (L / 2 * (-s.detach()).exp() + F.softplus(s.detach())).sum())
         ),
-        "this is for ln(sigma^2) in the place of ln(1 + sigma^2)": weighed_with(best=lambda L: (L / 2).log()),
+        "this is for ln(sigma^2) in the place of ln(1 + sigma^2)": by_task(best=lambda losses: (losses / 2).log()),
     },
 )
 
@@ -562,25 +533,21 @@ weighing = Part(
 # --- what features are worth, without a leak -----------------------------------------------------------------
 
 
-def evaluation_reference(task, *arguments):
-    if task == "standardise":
-        features, queries = (np.asarray(a, float) for a in arguments)
-        shifted = [np.zeros_like(features), np.zeros_like(queries)]
-        for j in range(features.shape[1]):
-            column = features[:, j]
-            mean = sum(column) / len(column)
-            deviation = (sum((column - mean) ** 2) / len(column)) ** 0.5
-            for result, given in zip(shifted, (features, queries)):
-                result[:, j] = (given[:, j] - mean) / (deviation if deviation > 1e-9 else 1.0)
-        return tuple(shifted)
-    features, labels, queries, k, temperature, classes = arguments
+def standardise_reference(features, queries):
     features, queries = (np.asarray(a, float) for a in (features, queries))
-    result = np.zeros((len(queries), classes))
-    for i, query in enumerate(queries):
-        cosines = [sum(query * row) / np.sqrt(sum(query**2) * sum(row**2)) for row in features]
-        for j in sorted(range(len(cosines)), key=lambda j: -cosines[j])[:k]:
-            result[i, labels[j]] += np.exp(cosines[j] / temperature)
-    return result / result.sum(axis=1, keepdims=True)
+    shifted = [np.zeros_like(features), np.zeros_like(queries)]
+    for j in range(features.shape[1]):
+        column = features[:, j]
+        mean = sum(column) / len(column)
+        deviation = (sum((column - mean) ** 2) / len(column)) ** 0.5
+        for result, given in zip(shifted, (features, queries)):
+            result[:, j] = (given[:, j] - mean) / (deviation if deviation > 1e-9 else 1.0)
+    return tuple(shifted)
+
+
+def shares_reference(features, labels, queries, k, temperature, classes):
+    votes = votes_reference(features, labels, queries, k, temperature, classes)
+    return votes / votes.sum(axis=1, keepdims=True)
 
 
 def evaluation_cases(generator: torch.Generator) -> list[Case]:
@@ -621,51 +588,25 @@ def standardised_with(
 ):
     """``by``: what the statistics of the features come from, and those of the queries."""
 
-    def mistake(task, *arguments):
-        if task == "knn_shares":
-            return evaluation_reference(task, *arguments)
+    def mistake(features, queries):
         results = []
-        for given, source in zip(arguments, by(*arguments)):
+        for given, source in zip((features, queries), by(features, queries)):
             mean, deviation = statistics(source)
             results.append(divide(given - mean, deviation))
         return tuple(results)
 
-    return mistake
+    return by_task(standardise=mistake)
 
 
-def cosines_of(features: Tensor, queries: Tensor) -> Tensor:
-    return F.normalize(queries, dim=1) @ F.normalize(features, dim=1).T
-
-
-def shares_with(
-    near: Callable[[Tensor, Tensor], Tensor] = cosines_of,
-    weigh: Callable[[Tensor, float], Tensor] = lambda near, temperature: (near / temperature).exp(),
-    after: Callable[[Tensor], Tensor] = lambda votes: votes / votes.sum(dim=1, keepdim=True),
-    all_of_them: bool = False,
-    once: bool = False,
-    largest: bool = True,
-):
-    """``once``: of the neighbours of a class the farthest counts alone."""
-
-    def mistake(task, *arguments):
-        if task == "standardise":
-            return evaluation_reference(task, *arguments)
-        features, labels, queries, k, temperature, classes = arguments
-        found, rows = near(features, queries).topk(len(features) if all_of_them else k, largest=largest)
-        votes, weights = torch.zeros(len(queries), classes), weigh(found, temperature)
-        for i, j in np.ndindex(*rows.shape):
-            label = labels[rows[i, j]]
-            votes[i, label] = weights[i, j] + (0.0 if once else votes[i, label])
-        return after(votes)
-
-    return mistake
+def shares_with(**mistake: Any):
+    return by_task(knn_shares=votes_with(after=lambda votes: votes / votes.sum(dim=1, keepdim=True), **mistake))
 
 
 evaluation = Part(
     "evaluation",
     {"standardise": 4, "constant numbers": 2, "neighbours": 6},
     evaluation_cases,
-    evaluation_reference,
+    by_task(standardise=standardise_reference, knn_shares=shares_reference),
     {
         "the queries are standardised by their own mean and deviation: that leaks the test into the features, and one "
         "query alone would have no deviation": standardised_with(lambda features, queries: (features, queries)),
@@ -678,16 +619,13 @@ evaluation = Part(
             divide=lambda x, deviation: x / deviation
         ),
         "these are products of vectors that are not scaled to length 1: take the cosines": shares_with(
-            lambda features, queries: queries @ features.T
+            near=lambda features, queries: queries @ features.T
         ),
         "all neighbours have the same weight: it is exp(cosine / temperature)": shares_with(
             weigh=lambda near, temperature: torch.ones_like(near)
         ),
-        "the cosines are multiplied by the temperature: divide by it": shares_with(
-            weigh=lambda near, temperature: (near * temperature).exp()
-        ),
-        "all vectors vote: only the k nearest do": shares_with(all_of_them=True),
-        "a class with several neighbours has one vote: the weights of all of them are added": shares_with(once=True),
+        "all vectors vote: only the k nearest do": shares_with(choose=lambda near, k: near.argsort(dim=1)),
+        "a class with several neighbours has one vote: the weights of all of them are added": shares_with(add=False),
     },
 )
 
