@@ -20,7 +20,8 @@ from torch import Tensor
 from coursekit.data.series import Station, best_forecast, climate, draw_regimes, measured
 from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.common import number, numbers, sizes
+from coursekit.grading.checks.common import number, numbers, sizes, wide
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
@@ -30,29 +31,28 @@ NAN = math.nan
 # --- windows that know nothing of the future -----------------------------------------------------------------
 
 
-def carried(values: np.ndarray) -> np.ndarray:
+def fill_reference(values) -> np.ndarray:
     """Each missing value is the last one before it."""
-    result = values.copy()
-    for t, c in np.ndindex(values.shape):
-        if t and np.isnan(values[t, c]):
+    result = np.array(values, float)
+    for t, c in np.ndindex(result.shape):
+        if t and np.isnan(result[t, c]):
             result[t, c] = result[t - 1, c]
     return result
 
 
-def no_leaks_reference(task, values, *arguments):
+def scale_reference(values, cut):
     values = np.asarray(values, float)
-    if task == "fill_gaps":
-        return carried(values)
-    if task == "scale_of":
-        (cut,) = arguments
-        mean, deviation = np.zeros((2, values.shape[1]))
-        for c in range(values.shape[1]):
-            known = [x for x in values[:cut, c] if not np.isnan(x)]
-            mean[c] = sum(known) / len(known)
-            deviation[c] = (sum((x - mean[c]) ** 2 for x in known) / len(known)) ** 0.5
-        return mean, deviation
-    L, H, begin, end = arguments
-    filled, histories, targets, start = carried(values), [], [], begin
+    mean, deviation = np.zeros((2, values.shape[1]))
+    for c in range(values.shape[1]):
+        known = [x for x in values[:cut, c] if not np.isnan(x)]
+        mean[c] = sum(known) / len(known)
+        deviation[c] = (sum((x - mean[c]) ** 2 for x in known) / len(known)) ** 0.5
+    return mean, deviation
+
+
+def windows_reference(values, L, H, begin, end):
+    values, filled = np.asarray(values, float), fill_reference(values)
+    histories, targets, start = [], [], begin
     while start + H <= end:
         histories.append([filled[start - back] for back in range(L, 0, -1)])
         targets.append([values[start + ahead] for ahead in range(H)])
@@ -115,7 +115,7 @@ def no_leaks_cases(generator: torch.Generator) -> list[Case]:
 
 
 def filled_forward(values: Tensor) -> Tensor:
-    return torch.from_numpy(carried(values.double().numpy()))
+    return torch.from_numpy(fill_reference(values))
 
 
 def filled_backward(values: Tensor) -> Tensor:
@@ -131,70 +131,61 @@ def filled_between(values: Tensor) -> Tensor:
     return torch.from_numpy(result)
 
 
-def known_moments(values: Tensor, correction: int = 0) -> tuple[Tensor, Tensor]:
-    n = (~values.isnan()).sum(dim=0)
-    mean = values.nanmean(dim=0)
-    return mean, ((values - mean).square().nansum(dim=0) / (n - correction)).sqrt()
+def unbiased(values: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    mean, deviation = scale_reference(values, None)
+    n = (~values.isnan()).sum(dim=0).numpy()
+    return mean, deviation * (n / (n - 1)) ** 0.5
 
 
-def leaky_with(
+def windows_with(
     fill: Callable[[Tensor], Tensor] = filled_forward,
-    moments: Callable[[Tensor, int], tuple[Tensor, Tensor]] = lambda values, cut: known_moments(values[:cut]),
-    starts: Callable[..., range] = lambda L, H, begin, end: range(begin, end - H + 1),
-    history: Callable[[int, int], tuple[int, int]] = lambda start, L: (start - L, start),
-    target: Callable[[int, int], tuple[int, int]] = lambda start, H: (start, start + H),
+    late: int = 0,
     targets_of: Callable[[Tensor], Tensor] = lambda values: values,
 ):
-    """The three functions with something else in them. ``history`` and ``target``: from which hour to which."""
+    """Windows with something else in them; ``late``: by how many hours the history is."""
 
-    def mistake(task, values, *arguments):
-        if task == "fill_gaps":
-            return fill(values)
-        if task == "scale_of":
-            return moments(values.double(), *arguments)
-        L, H, begin, end = arguments
-        filled, chosen = fill(values), starts(L, H, begin, end)
-        rows = [list(range(*history(start, L))) for start in chosen]
-        later = [list(range(*target(start, H))) for start in chosen]
-        return filled[torch.tensor(rows)], targets_of(values)[torch.tensor(later)]
+    def windows(values, L, H, begin, end):
+        starts = range(begin, end - H + 1)
+        rows = [list(range(start - L + late, start + late)) for start in starts]
+        later = [list(range(start, start + H)) for start in starts]
+        return fill(values)[torch.tensor(rows)], targets_of(values)[torch.tensor(later)]
 
-    return mistake
+    return windows
 
 
-def cut_first(task, values, *arguments):
-    if task == "cut_windows":
-        L, H, begin, end = arguments
-        values, arguments = values[begin - L :], (L, H, L, end - begin + L)
-    return leaky_with()(task, values, *arguments)
+def filled_with(fill: Callable[[Tensor], Tensor]):
+    return by_task(fill_gaps=fill, cut_windows=windows_with(fill))
 
 
 no_leaks = Part(
     "no_leaks",
     {"gaps": 4, "scale": 4, "windows": 5, "windows with gaps": 5},
     no_leaks_cases,
-    no_leaks_reference,
+    by_task(fill_gaps=fill_reference, scale_of=scale_reference, cut_windows=windows_reference),
     {
-        "gaps are filled from the future, with the next value: only what came before is known": leaky_with(
+        "gaps are filled from the future, with the next value: only what came before is known": filled_with(
             filled_backward
         ),
-        "gaps are filled on a line to the next value, which lies in the future: carry the last one on": leaky_with(
+        "gaps are filled on a line to the next value, which lies in the future: carry the last one on": filled_with(
             filled_between
         ),
-        "the series is cut before its gaps are filled: the last known value may stand before the history": cut_first,
-        "the targets are filled, too (or values itself is): leave them NaN, nobody measured these values": leaky_with(
-            targets_of=filled_forward
+        "the series is cut before its gaps are filled: the last known value may stand before the history": by_task(
+            cut_windows=lambda values, L, H, begin, end: windows_reference(
+                values[begin - L :], L, H, L, end - begin + L
+            )
         ),
-        "the scale is that of all hours: from `cut` on nothing may be seen": leaky_with(
-            moments=lambda values, cut: known_moments(values)
+        "the targets are filled, too (or values itself is): leave them NaN, nobody measured these values": by_task(
+            cut_windows=windows_with(targets_of=filled_forward)
         ),
-        "the deviation is divided by n - 1: divide by n": leaky_with(
-            moments=lambda values, cut: known_moments(values[:cut], 1)
+        "the scale is that of all hours: from `cut` on nothing may be seen": by_task(
+            scale_of=lambda values, cut: scale_reference(values, None)
         ),
-        "missing values are filled before the scale is taken, so that some count twice: leave them out": leaky_with(
-            moments=lambda values, cut: known_moments(filled_forward(values)[:cut])
+        "the deviation is divided by n - 1: divide by n": by_task(scale_of=lambda values, cut: unbiased(values[:cut])),
+        "missing values are filled before the scale is taken, so that some count twice: leave them out": by_task(
+            scale_of=lambda values, cut: scale_reference(fill_reference(values), cut)
         ),
-        "the history holds the first hour of the target: it ends with the hour before": leaky_with(
-            history=lambda start, L: (start - L + 1, start + 1)
+        "the history holds the first hour of the target: it ends with the hour before": by_task(
+            cut_windows=windows_with(late=1)
         ),
     },
 )
@@ -214,19 +205,23 @@ def normal_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, deviation
 
 
-def normalising_reference(task, *arguments):
-    given = [np.asarray(a, float) for a in arguments]
-    if task == "from_standard":
-        y, mean, deviation = given
-        result = np.zeros_like(y)
-        for b, h, c in np.ndindex(y.shape):
-            result[b, h, c] = y[b, h, c] * deviation[b, 0, c] + mean[b, 0, c]
-        return result
-    mean, deviation = normal_moments(given[0])
-    z = (given[0] - mean) / deviation
-    if task == "to_standard":
-        return z, mean, deviation
-    return np.tanh(np.stack([given[1] @ one for one in z])) * deviation + mean
+def to_reference(x):
+    x = np.asarray(x, float)
+    mean, deviation = normal_moments(x)
+    return (x - mean) / deviation, mean, deviation
+
+
+def from_reference(y, mean, deviation):
+    y, mean, deviation = (np.asarray(a, float) for a in (y, mean, deviation))
+    result = np.zeros_like(y)
+    for b, h, c in np.ndindex(y.shape):
+        result[b, h, c] = y[b, h, c] * deviation[b, 0, c] + mean[b, 0, c]
+    return result
+
+
+def with_reference(x, weight):
+    z, mean, deviation = to_reference(x)
+    return from_reference(np.tanh(np.stack([np.asarray(weight, float) @ one for one in z])), mean, deviation)
 
 
 def normalising_cases(generator: torch.Generator) -> list[Case]:
@@ -277,28 +272,26 @@ def normal_with(
     deviation: Callable[[Tensor], Tensor] = root_of,
     back: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda y, mean, deviation: y * deviation + mean,
     alone: Callable[..., Tensor] | None = None,
-    shift: Callable[[Tensor, Tensor], Tensor] = lambda x, mean: x - mean,
 ):
     """The three functions with something else in them; ``alone``: what ``forecast_with`` does at the end."""
 
-    def mistake(task, *arguments):
-        if task == "from_standard":
-            return back(*arguments)
-        x = arguments[0].double()
+    def to(x):
+        x = x.double()
         m, s = (part.expand(len(x), 1, x.shape[2]) for part in (mean(x), deviation(x)))
-        z = shift(x, m) / s
-        if task == "to_standard":
-            return z, m, s
-        return (alone or back)((arguments[1].double() @ z).tanh(), m, s)
+        return (x - m) / s, m, s
 
-    return mistake
+    def through(x, weight):
+        z, m, s = to(x)
+        return (alone or back)((weight.double() @ z).tanh(), m, s)
+
+    return by_task(to_standard=to, from_standard=back, forecast_with=through)
 
 
 normalising = Part(
     "normalising",
     {"histories": 4, "calm hours": 3, "back": 2, "through a model": 4},
     normalising_cases,
-    normalising_reference,
+    by_task(to_standard=to_reference, from_standard=from_reference, forecast_with=with_reference),
     {
         "the variance is divided by L - 1: divide by L, correction=0": normal_with(
             deviation=lambda x: root_of(x, correction=1)
@@ -327,16 +320,18 @@ normalising = Part(
 # --- patches -------------------------------------------------------------------------------------------------
 
 
-def patching_reference(task, x, size, stride) -> np.ndarray:
+def patches_reference(x, size, stride) -> np.ndarray:
     x = np.asarray(x, float)
-    if task == "channel_tokens":
-        rows = [window[:, c] for window in x for c in range(x.shape[2])]
-        return patching_reference("patches_of", np.stack(rows), size, stride)
     ends, end = [], x.shape[-1]
     while end >= size:
         ends.append(end)
         end -= stride
     return np.stack([x[..., end - size : end] for end in reversed(ends)], axis=-2)
+
+
+def tokens_reference(x, size, stride) -> np.ndarray:
+    rows = [window[:, c] for window in np.asarray(x) for c in range(x.shape[2])]
+    return patches_reference(np.stack(rows), size, stride)
 
 
 def patching_cases(generator: torch.Generator) -> list[Case]:
@@ -384,17 +379,14 @@ def patched_with(
 ):
     """Both functions with something else in them; ``rows``: the series of a batch, (B, L, C) -> (B C, L)."""
 
-    def mistake(task, x, size, stride):
-        return cut(rows(x) if task == "channel_tokens" else x, size, stride)
-
-    return mistake
+    return by_task(patches_of=cut, channel_tokens=lambda x, size, stride: cut(rows(x), size, stride))
 
 
 patching = Part(
     "patching",
     {"side by side": 2, "overlapping": 3, "what is left over": 4, "quantities": 3},
     patching_cases,
-    patching_reference,
+    by_task(patches_of=patches_reference, channel_tokens=tokens_reference),
     {
         "the patches begin with the first number: they are counted from the end, what is left over stands in front": (
             patched_with(lambda x, size, stride: x.unfold(-1, size, stride))
@@ -419,15 +411,17 @@ patching = Part(
 # --- quantiles -----------------------------------------------------------------------------------------------
 
 
-def quantiles_reference(task, forecast, target, levels):
+def losses_reference(forecast, target, levels) -> np.ndarray:
     forecast, target = np.asarray(forecast, float), np.asarray(target, float)
     losses = np.zeros_like(forecast)
     for place in np.ndindex(forecast.shape):
         y, f, q = target[place[:-1]], forecast[place], levels[place[-1]]
         losses[place] = NAN if np.isnan(y) else q * (y - f) if y > f else (1 - q) * (f - y)
-    if task == "quantile_losses":
-        return losses
-    known = [x for x in losses.flatten() if not np.isnan(x)]
+    return losses
+
+
+def mean_reference(forecast, target, levels) -> np.float64:
+    known = [x for x in losses_reference(forecast, target, levels).flatten() if not np.isnan(x)]
     return np.float64(sum(known) / len(known))
 
 
@@ -474,20 +468,15 @@ def tilted(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:
 def quantiles_with(
     losses: Callable[..., Tensor] = tilted,
     mean: Callable[[Tensor], Tensor] = torch.nanmean,
-    target: Callable[[Tensor], Tensor] = lambda y: y,
 ):
-    def mistake(task, forecast, y, levels):
-        found = losses(forecast, target(y), levels)
-        return found if task == "quantile_losses" else mean(found)
-
-    return mistake
+    return by_task(quantile_losses=losses, quantile_loss=lambda f, y, levels: mean(losses(f, y, levels)))
 
 
 quantiles = Part(
     "quantiles",
     {"one level": 3, "levels": 3, "mean": 2, "missing": 4},
     quantiles_cases,
-    quantiles_reference,
+    by_task(quantile_losses=losses_reference, quantile_loss=mean_reference),
     {
         "the sides have changed places: to lie too low costs `level` for each unit, to lie too high 1 - `level`": (
             quantiles_with(lambda f, y, levels: tilted(f, y, [1 - q for q in levels]))
@@ -504,7 +493,7 @@ quantiles = Part(
             )
         ),
         "missing targets count as 0: where a target is NaN, nothing is known": quantiles_with(
-            target=lambda y: y.nan_to_num(0.0)
+            lambda f, y, levels: tilted(f, y.nan_to_num(0.0), levels)
         ),
         "missing targets are counted in the mean: divide by the number of losses that are known": quantiles_with(
             mean=lambda losses: losses.nansum() / losses.numel()
@@ -522,15 +511,16 @@ quantiles = Part(
 # --- what is to be beaten ------------------------------------------------------------------------------------
 
 
-def baselines_reference(task, *arguments):
-    if task == "season_again":
-        history, horizon, season = arguments
-        known = [list(window) for window in np.asarray(history, float)]
-        for window in known:
-            for _ in range(horizon):
-                window.append(window[-season])  # beyond a season that is a forecast already
-        return np.array([window[-horizon:] for window in known])
-    forecast, target, train, season = (np.asarray(a, float) if isinstance(a, Tensor) else a for a in arguments)
+def season_reference(history, horizon, season) -> np.ndarray:
+    known = [list(window) for window in np.asarray(history, float)]
+    for window in known:
+        for _ in range(horizon):
+            window.append(window[-season])  # beyond a season that is a forecast already
+    return np.array([window[-horizon:] for window in known])
+
+
+def error_reference(forecast, target, train, season) -> np.float64:
+    forecast, target, train = (np.asarray(a, float) for a in (forecast, target, train))
     ratios = []
     for c in range(target.shape[-1]):
         errors = [abs(y - f) for y, f in zip(target[..., c].flat, forecast[..., c].flat) if not np.isnan(y)]
@@ -588,13 +578,10 @@ def baselines_cases(generator: torch.Generator) -> list[Case]:
 def repeated(last: Callable[[Tensor, int], Tensor], place: Callable[[int, int], int] = lambda h, m: h % m):
     """``season_again`` with something else in it: which season, and which hour of it comes in hour h."""
 
-    def mistake(task, *arguments):
-        if task != "season_again":
-            return baselines_reference(task, *arguments)
-        history, horizon, season = arguments
+    def mistake(history, horizon, season):
         return last(history, season)[:, [place(h, season) for h in range(horizon)]]
 
-    return mistake
+    return by_task(season_again=mistake)
 
 
 def the_last(history: Tensor, season: int) -> Tensor:
@@ -612,25 +599,21 @@ def apart(x: Tensor, season: int) -> Tensor:
 
 def scaled_with(
     target: Callable[[Tensor], Tensor] = lambda y: y,
-    scale: Callable[[Tensor, Tensor, Tensor, int], Tensor] = lambda f, y, train, m: known_mean(apart(train, m)),
-    errors: Callable[[Tensor], Tensor] = lambda wrong: known_mean(wrong.abs()),
+    scale: Callable[[Tensor, Tensor, int], Tensor] = lambda y, train, m: known_mean(apart(train, m)),
     after: Callable[[Tensor, Tensor], Tensor] = lambda errors, scale: (errors / scale).mean(),
 ):
-    def mistake(task, *arguments):
-        if task == "season_again":
-            return baselines_reference(task, *arguments)
-        f, y, train, season = (a.double() if isinstance(a, Tensor) else a for a in arguments)
-        y = target(y)
-        return after(errors(y - f), scale(f, y, train, season))
+    def mistake(f, y, train, season):
+        f, y, train = wide([f, target(y), train])
+        return after(known_mean((y - f).abs()), scale(y, train, season))
 
-    return mistake
+    return by_task(scaled_error=mistake)
 
 
 baselines = Part(
     "baselines",
     {"season": 3, "beyond a season": 3, "scaled error": 3, "several quantities": 3, "missing values": 3},
     baselines_cases,
-    baselines_reference,
+    by_task(season_again=season_reference, scaled_error=error_reference),
     {
         "this is the last value, again and again: repeat the last season": repeated(
             lambda history, season: history[:, -1:].expand(-1, season, -1)
@@ -642,17 +625,17 @@ baselines = Part(
             the_last, lambda h, m: min(h, m - 1)
         ),
         "the scale is taken from the targets, which nobody has yet: take it from the training part": scaled_with(
-            scale=lambda f, y, train, m: known_mean(apart(y, m))
+            scale=lambda y, train, m: known_mean(apart(y, m))
         ),
         "the scale compares with the value just before: compare with the one a season before": scaled_with(
-            scale=lambda f, y, train, m: known_mean(apart(train, 1))
+            scale=lambda y, train, m: known_mean(apart(train, 1))
         ),
         "errors of different units are averaged before they are scaled: first divide, each quantity by its own scale": (
             scaled_with(after=lambda errors, scale: errors.mean() / scale.mean())
         ),
         "missing targets count as 0: leave them out": scaled_with(target=lambda y: y.nan_to_num(0.0)),
         "pairs with a missing value count as 0 in the scale: leave them out": scaled_with(
-            scale=lambda f, y, train, m: apart(train, m).nan_to_num(0.0).mean(dim=0)
+            scale=lambda y, train, m: apart(train, m).nan_to_num(0.0).mean(dim=0)
         ),
     },
 )
