@@ -20,7 +20,18 @@ from torch.nn import functional as F
 
 from coursekit.data.downstream import TAGS, entities
 from coursekit.grading.calls import Arrays, Seed
-from coursekit.grading.checks.common import equally_likely, judge_draws, log_p, number, numbers, sizes
+from coursekit.grading.checks.common import (
+    by_seed,
+    equally_likely,
+    judge_draws,
+    log_p,
+    mean_of_means,
+    nats,
+    number,
+    numbers,
+    sizes,
+)
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification
@@ -103,21 +114,22 @@ def packed_with(
     kinds: Callable[[Ids, Ids], Ids] = lambda a, b: [0] * (len(a) + 2) + [1] * (len(b) + 1),
     behind: int = 0,
     real: Callable[[np.ndarray, int], Any] = lambda ids, n: np.arange(len(ids)) < n,
-    left: bool = False,
     whole_row: bool = False,
 ):
-    """Packing with something else in it: ``behind`` is the segment of the padding, ``left`` where that stands."""
+    """Packing with something else in it.
+
+    Args:
+        behind: the segment of the padding.
+        whole_row: A and B are not cut, but the row.
+    """
 
     def mistake(a, b, max_length):
         if not whole_row:
             a, b = cut(a, b, max_length - specials)
-        ids, segments = row(a, b)[: max_length if whole_row else None], kinds(a, b)[: max_length if whole_row else None]
+        ids, segments = (part[: max_length if whole_row else None] for part in (row(a, b), kinds(a, b)))
         n, gap = len(ids), max(0, max_length - len(ids))
-        ids, segments = [*ids, *[PAD] * gap], [*segments, *[behind] * gap]
-        mask = real(np.array(ids), n)
-        if left:
-            ids, segments, mask = np.roll(ids, gap), np.roll(segments, gap), np.roll(mask, gap)
-        return np.array(ids), np.array(segments), mask
+        ids, segments = np.array([*ids, *[PAD] * gap]), np.array([*segments, *[behind] * gap])
+        return ids, segments, real(ids, n)
 
     return mistake
 
@@ -151,7 +163,6 @@ pack_pair = Part(
         "the finished row is cut, and with it the last [SEP]: cut A and B before you join them": packed_with(
             whole_row=True
         ),
-        "one token too many is lost: only three special tokens need a place": packed_with(specials=4),
         "[CLS] and [SEP] are masked away: they are real tokens, only padding is not": packed_with(
             real=lambda ids, n: ids >= WORDS
         ),
@@ -596,21 +607,15 @@ def loss_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def loss_with(
-    mean: Callable[[Tensor, Tensor, Tensor], Tensor],
-    of: Callable[[Tensor], Tensor] = lambda logits: logits.log_softmax(dim=-1),
-):
-    """Another mean of the losses (B, T), given those, ``masked`` and the target; or other log-probabilities."""
-
-    def mistake(logits, target, masked):
-        losses = -of(logits.double()).gather(-1, target[..., None])[..., 0]
-        return mean(losses, masked, target)
-
-    return mistake
+def loss_with(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
+    """Another mean of the losses (B, T), given those, ``masked`` and the target."""
+    return lambda logits, target, masked: mean(nats(logits, target), masked, target)
 
 
-def over_masked(losses: Tensor, masked: Tensor, target: Tensor) -> Tensor:
-    return losses[masked].mean()
+def overflowing(logits, target, masked):
+    e = logits.float().exp()
+    p = e.gather(-1, target[..., None])[..., 0] / e.sum(dim=-1)
+    return -p[masked].log().mean()
 
 
 masked_lm_loss = Part(
@@ -619,15 +624,13 @@ masked_lm_loss = Part(
     loss_cases,
     loss_reference,
     {
-        "exp overflows for large logits: log_softmax avoids that": loss_with(
-            over_masked, lambda logits: (logits.float().exp() / logits.float().exp().sum(dim=-1, keepdim=True)).log()
-        ),
+        "exp overflows for large logits: log_softmax avoids that": overflowing,
         "the loss is taken over all places: only the masked ones count": loss_with(lambda each, m, t: each.mean()),
         "the loss is taken over all real tokens: only the masked ones count": loss_with(
             lambda each, m, t: each[t != PAD].mean()
         ),
         "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": loss_with(
-            lambda each, m, t: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+            lambda each, m, t: mean_of_means(each, m)
         ),
         "the logits of the other places are set to 0, but still counted: leave these places out": (
             lambda logits, target, masked: loss_reference(
@@ -712,41 +715,21 @@ def end_first(start, end, allowed, longest):
     return torch.stack([start.masked_fill(~before, -torch.inf).argmax(dim=1), last], dim=1)
 
 
+ANY_ORDER = spans_with(order=lambda distance: distance > -99)
+BACKWARDS = spans_with(order=lambda distance: distance <= 0)
+LONGER_THAN_ONE = spans_with(order=lambda distance: distance > 0)
+ANY_LENGTH = spans_with(short=lambda distance, longest: distance > -99)
+ONE_MORE = spans_with(short=lambda distance, longest: distance <= longest)
+ONE_LESS = spans_with(short=lambda distance, longest: distance < max(1, longest - 1))
+ANYWHERE = spans_with(both=lambda allowed: torch.ones_like(allowed)[:, None])
+START_ANYWHERE = spans_with(both=lambda allowed: allowed[:, None])
+END_ANYWHERE = spans_with(both=lambda allowed: allowed[:, :, None])
+
+
 def zeroed(start, end, allowed, longest):
-    return spans_with(both=lambda all_of_it: torch.ones_like(all_of_it[:, :, None] & all_of_it[:, None]))(
-        torch.where(allowed, start, 0), torch.where(allowed, end, 0), allowed, longest
-    )
+    return ANYWHERE(torch.where(allowed, start, 0), torch.where(allowed, end, 0), allowed, longest)
 
 
-def everywhere(allowed: Tensor) -> Tensor:
-    return torch.ones_like(allowed[:, :, None] & allowed[:, None])
-
-
-ANY_ORDER, BACKWARDS = (
-    spans_with(order=lambda distance: distance > -99),
-    spans_with(order=lambda distance: distance <= 0),
-)
-LONGER_THAN_ONE, ANYWHERE = spans_with(order=lambda distance: distance > 0), spans_with(both=everywhere)
-ANY_LENGTH, ONE_MORE, ONE_LESS = (
-    spans_with(short=lambda distance, longest: distance > -99),
-    spans_with(short=lambda distance, longest: distance <= longest),
-    spans_with(short=lambda distance, longest: distance < max(1, longest - 1)),
-)
-END_ANYWHERE = spans_with(both=lambda allowed: allowed[:, :, None].expand(-1, -1, allowed.shape[1]))
-START_ANYWHERE = spans_with(both=lambda allowed: allowed[:, None].expand(-1, allowed.shape[1], -1))
-
-SPANS: dict[str, Callable[..., Any]] = {
-    "longest is not used": ANY_LENGTH,
-    "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
-    "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
-        separately
-    ),
-    "start and end are chosen separately and then put in order: choose the best pair": in_order,
-    "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
-    "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
-    "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
-    "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
-}
 PLAIN = (separately, in_order, start_first, end_first)  # that go wrong where the order counts
 
 
@@ -764,10 +747,8 @@ def span_row(T: int, wrong: Sequence[Any], fine: Sequence[Any], generator, allow
             return start, end, allowed
 
 
-@functools.lru_cache(maxsize=128)  # a tenth of a second of trying
-def span_tables(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-
+@by_seed
+def span_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, rows, longest=None, padded=False):
         start, end, allowed = (torch.cat(part) for part in zip(*rows, strict=True))
         if padded:  # a model says so of padding, which stands behind the text
@@ -821,16 +802,23 @@ def span_tables(seed: int) -> list[Case]:
     ]
 
 
-def span_cases(generator: torch.Generator) -> list[Case]:
-    return span_tables(int(torch.randint(2**31, (1,), generator=generator)))
-
-
 best_spans = Part(
     "best_spans",
     {"best pair": 3, "order": 4, "text": 4, "longest": 3},
     span_cases,
     spans_reference,
-    SPANS,
+    {
+        "longest is not used": ANY_LENGTH,
+        "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
+        "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
+            separately
+        ),
+        "start and end are chosen separately and then put in order: choose the best pair": in_order,
+        "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
+        "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
+        "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
+        "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
+    },
 )
 
 
@@ -857,32 +845,25 @@ def scores_reference(logits, tags, tagged) -> tuple[float, float]:
     return sum(losses) / len(losses), sum(right) / len(right)
 
 
-def tagging_reference(task, *arguments):
-    return align_reference(*arguments) if task == "align" else scores_reference(*arguments)
-
-
 Aligned = tuple[list[int], list[int], list[bool]]
 
 
 def aligned_with(
     of_word: Callable[[int, int], tuple[list[int], list[bool]]],
-    first: tuple[int, int, bool] | None = (CLS, 0, False),
-    last: tuple[int, int, bool] | None = (SEP, 0, False),
+    first: tuple[int, int, bool] = (CLS, 0, False),
+    last: tuple[int, int, bool] = (SEP, 0, False),
     change: Callable[[Aligned], Any] = lambda found: found,
 ):
     """Pieces tagged in another way, given the number of a word's pieces and its tag; other frames; a change at last."""
 
-    def mistake(task, *arguments):
-        if task != "align":
-            return scores_reference(*arguments)
-        rows = [first] if first else []
-        for word, tag in zip(*arguments, strict=True):
+    def mistake(words, tags):
+        rows = [first]
+        for word, tag in zip(words, tags, strict=True):
             rows += zip(word, *of_word(len(word), tag), strict=True)
-        rows += [last] if last else []
-        ids, tags, tagged = change(tuple(map(list, zip(*rows, strict=True))))
-        return np.array(ids), np.where(tagged, tags, 0), np.array(tagged)
+        ids, found, tagged = change(tuple(map(list, zip(*rows, last, strict=True))))
+        return np.array(ids), np.where(tagged, found, 0), np.array(tagged)
 
-    return mistake
+    return by_task(align=mistake)
 
 
 def first_piece(n: int, tag: int) -> tuple[list[int], list[bool]]:
@@ -902,35 +883,23 @@ def one_left(found: Aligned) -> Aligned:
     return ids, [*tags[1:], 0], [*tagged[1:], False]
 
 
-def scored_with(
-    mean: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda each, tagged, tags: each[tagged].mean(),
-    share: Callable[[Tensor, Tensor, Tensor], Any] = lambda right, tagged, tags: right[tagged].mean(),
-    of: Callable[[Tensor], Tensor] = lambda logits: logits.log_softmax(dim=-1),
-):
-    """Another mean of the losses (B, T), or of what is right (B, T), given where it counts and the tags."""
+def scored_with(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
+    """Another mean of the losses (B, T) and of what is right (B, T), given where it counts and the tags."""
 
-    def mistake(task, *arguments):
-        if task != "scores":
-            return align_reference(*arguments)
-        logits, tags, tagged = arguments
-        losses = -of(logits.double()).gather(-1, tags[..., None])[..., 0]
-        return mean(losses, tagged, tags), share((logits.argmax(dim=-1) == tags).double(), tagged, tags)
+    def mistake(logits, tags, tagged):
+        right = (logits.argmax(dim=-1) == tags).double()
+        return tuple(mean(each, tagged, tags) for each in (nats(logits, tags), right))
 
-    return mistake
-
-
-def in_loss_and_accuracy(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
-    return scored_with(mean, mean)
+    return by_task(scores=mistake)
 
 
 MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "all places count, padding and all pieces too: only those with tagged do": lambda each, m, t: each.mean(),
     "words with the tag 0 do not count: they do, wherever tagged is True": lambda each, m, t: each[m & (t > 0)].mean(),
     "this is the mean of the texts' means: every word counts the same, whatever text it is in": (
-        lambda each, m, t: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+        lambda each, m, t: mean_of_means(each, m)
     ),
     "the sum is divided by all places: divide by the number of those with tagged": lambda each, m, t: (each * m).mean(),
-    "this is the sum: divide by the number of places with tagged": lambda each, m, t: each[m].sum(),
 }
 
 
@@ -979,7 +948,7 @@ def scored(B: int, T: int, K: int, generator: torch.Generator) -> tuple[Tensor, 
             continue
         figures = torch.tensor(
             [
-                [float(figure) for figure in scored_with(mean, mean)("scores", logits, tags, tagged)]
+                [float(figure) for figure in scored_with(mean)("scores", logits, tags, tagged)]
                 for mean in [lambda each, m, t: each[m].mean(), *MEANS.values()]
             ]
         )
@@ -995,7 +964,7 @@ tagging = Part(
     "tagging",
     {"ids": 2, "tags": 4, "loss": 3, "accuracy": 3},
     tagging_cases,
-    tagging_reference,
+    by_task(align=align_reference, scores=scores_reference),
     {
         "the tags stand one place too far to the left: [CLS] comes before the first word": aligned_with(
             first_piece, change=one_left
@@ -1003,7 +972,7 @@ tagging = Part(
         "every piece of a word counts: only its first one does": aligned_with(all_pieces),
         "the last piece of a word counts: it is the first one": aligned_with(last_piece),
         "[CLS] and [SEP] count: they are no words": aligned_with(first_piece, (CLS, 0, True), (SEP, 0, True)),
-        **{words: in_loss_and_accuracy(mean) for words, mean in MEANS.items()},
+        **{words: scored_with(mean) for words, mean in MEANS.items()},
     },
 )
 

@@ -79,6 +79,16 @@ def log_p(scores: np.ndarray) -> np.ndarray:
     return scores - max(scores) - np.log(sum(np.exp(s - max(scores)) for s in scores))
 
 
+def nats(logits: Tensor, target: Tensor) -> Tensor:
+    """- ln p of ``target`` (...) by ``logits`` (..., V)."""
+    return -logits.double().log_softmax(dim=-1).gather(-1, target[..., None])[..., 0]
+
+
+def mean_of_means(each: Tensor, counts: Tensor) -> Tensor:
+    """Of rows, in which ``counts`` is True where something counts."""
+    return ((each * counts).sum(dim=1) / counts.sum(dim=1)).mean()
+
+
 def softmax_reference(scores, mask):
     """Zeros where nothing is allowed."""
     return scores.double().masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0)
@@ -236,11 +246,11 @@ def in_pairs(weights: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(zip(weights[::2], weights[1::2], strict=True))
 
 
-def norm(z: Tensor, weight: Tensor, bias: Tensor, *, correction: int = 0, outside: bool = False, eps: float = 1e-5):
-    """The layer norm of the last axis; ``outside``: eps is added to the root."""
-    variance = z.var(-1, keepdim=True, correction=correction)
+def norm(z, weight, bias, *, eps: float = 1e-5, dim: int = -1, correction: int = 0, outside: bool = False) -> Tensor:
+    """The layer norm; ``outside``: eps is added to the root."""
+    variance = z.var(dim, keepdim=True, correction=correction)
     root = variance.sqrt() + eps if outside else (variance + eps).sqrt()
-    return weight * (z - z.mean(-1, keepdim=True)) / root + bias
+    return weight * (z - z.mean(dim, keepdim=True)) / root + bias
 
 
 def post_norm(x: Tensor, branch: Callable[[Tensor], Tensor], normalise: Callable[[Tensor], Tensor]) -> Tensor:

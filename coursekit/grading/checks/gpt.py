@@ -27,6 +27,8 @@ from coursekit.grading.checks.common import (
     by_seed,
     in_pairs,
     judge_draws,
+    mean_of_means,
+    nats,
     norm,
     not_undone,
     number,
@@ -177,11 +179,6 @@ blocks = Part(
 # --- the loss of the next token ------------------------------------------------------------------------------
 
 
-def terms(logits: Tensor, ids: Tensor) -> Tensor:
-    """- ln p of ``ids`` (B, N) by ``logits`` (B, N, V)."""
-    return -logits.double().log_softmax(dim=-1).gather(-1, ids[..., None])[..., 0]
-
-
 def next_token_reference(
     logits,
     ids,
@@ -191,7 +188,7 @@ def next_token_reference(
     counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, 1:],
     mean=lambda each, counted: each[counted].mean(),
 ):
-    return mean(terms(logits[:, :-1], ids[:, 1:]), counts(ids, real, learned))
+    return mean(nats(logits[:, :-1], ids[:, 1:]), counts(ids, real, learned))
 
 
 def every(B: int, T: int) -> Tensor:
@@ -244,7 +241,7 @@ def next_token_cases(generator: torch.Generator) -> list[Case]:
 def rolled(logits, ids, real, learned):
     """The last place predicts the first token."""
     counts = real & real.roll(-1, dims=1) & learned.roll(-1, dims=1)
-    return terms(logits, ids.roll(-1, dims=1))[counts].mean()
+    return nats(logits, ids.roll(-1, dims=1))[counts].mean()
 
 
 next_token_loss = Part(
@@ -254,7 +251,7 @@ next_token_loss = Part(
     next_token_reference,
     {
         "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
-        "just read": lambda logits, ids, real, learned: terms(logits, ids)[real & learned].mean(),
+        "just read": lambda logits, ids, real, learned: nats(logits, ids)[real & learned].mean(),
         "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
         "learned is read one place too early: it is asked of the token that is predicted, not of the one before it": (
             partial(
@@ -269,7 +266,7 @@ next_token_loss = Part(
             next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
         ),
         "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
-            next_token_reference, mean=lambda each, m: ((each * m).sum(dim=1) / m.sum(dim=1)).mean()
+            next_token_reference, mean=mean_of_means
         ),
         "the sum is divided by all places: divide by the number of targets that count": partial(
             next_token_reference, mean=lambda each, m: (each * m).mean()

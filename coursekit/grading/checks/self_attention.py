@@ -17,6 +17,7 @@ from coursekit.grading.checks.common import (
     apart,
     judge_zeros,
     mask_afterwards,
+    norm,
     number,
     numbers,
     over_queries,
@@ -133,6 +134,7 @@ def low_scores(B, T, S, Dh, Dv, mask, generator):
     return one + 0.1 * draw(B, T, Dh), -one + 0.1 * draw(B, S, Dh), draw(B, S, Dv), mask
 
 
+MULTI_HEAD = ("F.multi_head_attention_forward", "_native_multi_head_attention")  # the second in eval, without gradients
 BY_HAND_ATTENTION = (
     "PyTorch's own attention is used: write it out, scores = query @ key.mT / Dh ** 0.5, the weights as their softmax "
     "over the allowed keys, and weights @ value"
@@ -170,7 +172,7 @@ attention = Part(
         ),
         LOW: partial(attention_reference, weigh=filled_with_a_number),
     },
-    forbidden=dict.fromkeys(("scaled_dot_product_attention", "F.multi_head_attention_forward"), BY_HAND_ATTENTION),
+    forbidden=dict.fromkeys(("scaled_dot_product_attention", *MULTI_HEAD), BY_HAND_ATTENTION),
     given=("masked_softmax",),
 )
 
@@ -240,10 +242,11 @@ multi_head_attention = Part(
         ),
         LOW: partial(heads_reference, weigh=filled_with_a_number),
     },
-    forbidden={
-        "F.multi_head_attention_forward": "PyTorch's own multi-head attention is used: write it out, the heads cut "
-        "apart and joined by you; each of them may call course.attend"
-    },
+    forbidden=dict.fromkeys(
+        MULTI_HEAD,
+        "PyTorch's own multi-head attention is used: write it out, the heads cut apart and joined by you; each of them "
+        "may call course.attend",
+    ),
     given=("masked_softmax", "attend"),
 )
 
@@ -377,12 +380,8 @@ decoder_mask = Part(
 # --- residual connection and layer norm ----------------------------------------------------------------
 
 
-def norm_reference(x, y, weight, bias, eps, *, dim=-1, correction=0, outside=False):
-    """``outside``: eps is added to the root."""
-    z, weight, bias = wide([x + y, weight, bias])
-    variance = z.var(dim, keepdim=True, correction=correction)
-    root = variance.sqrt() + eps if outside else (variance + eps).sqrt()
-    return weight * (z - z.mean(dim, keepdim=True)) / root + bias
+def norm_reference(x, y, weight, bias, eps, **mistake):
+    return norm(*wide([x + y, weight, bias]), eps=eps, **mistake)
 
 
 def norm_cases(generator: torch.Generator) -> list[Case]:

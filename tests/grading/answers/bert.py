@@ -40,6 +40,7 @@ def pack_pair(a, b, max_length):
     return ids[0].tolist(), F.pad(torch.tensor(segments), (0, max_length - len(segments))), mask[0]
 """], [
     (9, "the first [SEP] has segment 1", "len(a) + 2", "len(a) + 1", "len(b) + 1", "len(b) + 2"),
+    (9, "the last [SEP] has segment 0", "[1] * (len(b) + 1)", "[1] * len(b) + [0]"),
     (7, "only B is cut", "(a if len(a) > len(b) else b).pop", "b.pop() if b else a.pop"),
     (7, "tokens are lost at the front", "pop()", "pop(0)"),
     (7, "A and B lose the same number",
@@ -48,6 +49,8 @@ def pack_pair(a, b, max_length):
      "gap = max_length", "row, segments = row[:max_length], segments[:max_length]\n    gap = max_length"),
     (9, "the padding has segment 1", "[0] * gap", "[1] * gap"),
     (10, "[CLS] and [SEP] are masked away", "[True] * len(row)", "[t > 4 for t in row]"),
+    (10, "the mask ends before the last [SEP]", "[True] * len(row)", "[True] * (len(row) - 1)",
+     "[False] *", "[False] + [False] *"),
     (10, "ids are no whole numbers", "torch.tensor(row + [PAD] * gap)", "torch.tensor(row + [PAD] * gap).float()"),
     (0, "the last [SEP] is missing", "max_length - 3", "max_length - 2", "b + [SEP]", "b",
      "[1] * (len(b) + 1)", "[1] * len(b)"),
