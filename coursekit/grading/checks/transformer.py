@@ -23,7 +23,9 @@ from coursekit.evaluate import bleu
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import (
     apart,
+    by_seed,
     in_pairs,
+    nats,
     norm,
     number,
     numbers,
@@ -143,9 +145,6 @@ encoder_layer = Part(
         ),
         "the variance of the layer norm divides by D - 1: it is D, as in nn.LayerNorm": partial(
             encoder_reference, normalise=partial(norm, correction=1)
-        ),
-        "the layer norm divides by D - 1 and its eps stands outside the root: nn.LayerNorm does neither": partial(
-            encoder_reference, normalise=partial(norm, correction=1, outside=True)
         ),
     },
     given=("MultiHeadAttention",),
@@ -356,9 +355,8 @@ def without_padding(target: Tensor, V: int, smoothing: float, pad_id: int) -> Te
 
 
 def smoothed_everywhere(logits, target, smoothing, pad_id):
-    real, log_p = target != pad_id, logits.double().log_softmax(dim=-1)
-    right = -log_p.gather(-1, target[..., None])[..., 0]
-    return ((1 - smoothing) * right * real - smoothing * log_p.mean(dim=-1)).sum() / real.sum()
+    real, of_all = target != pad_id, -logits.double().log_softmax(dim=-1).mean(dim=-1)
+    return ((1 - smoothing) * nats(logits, target) * real + smoothing * of_all).sum() / real.sum()
 
 
 smoothed_loss = Part(
@@ -487,20 +485,17 @@ def best_of_each(found: list[Beam], beams: int) -> list[Beam]:
 
 
 PLAIN = {"penalty": lambda length, alpha: 1.0}
-ONE, OWN, TOGETHER, GOES_ON, FIRST, LAST_ONLY, ENDED_ONLY = (
-    {"chosen": lambda found, beams: found[:1]},
-    {"chosen": best_of_each},
-    {"width": 1},
-    {"goes_on": True},
-    {"first_wins": True, "width": 1},
-    {"total": False},
-    {"unfinished": False},
-)
-BEST_NOW, K_NOW, K_ENDED = (  # rules to stop by, all of them too early
-    {"enough": lambda ended, now, beams: max(ended, default=-np.inf) > now},
-    {"enough": lambda ended, now, beams: len(ended) >= beams and sorted(ended)[-beams] > now},
-    {"enough": lambda ended, now, beams: len(ended) >= beams},
-)
+ONE = {"chosen": lambda found, beams: found[:1]}
+OWN = {"chosen": best_of_each}
+TOGETHER = {"width": 1}
+GOES_ON = {"goes_on": True}
+FIRST = {"first_wins": True, "width": 1}
+LAST_ONLY = {"total": False}
+ENDED_ONLY = {"unfinished": False}
+# Rules to stop by, all of them too early:
+BEST_NOW = {"enough": lambda ended, now, beams: max(ended, default=-np.inf) > now}
+K_NOW = {"enough": lambda ended, now, beams: len(ended) >= beams and sorted(ended)[-beams] > now}
+K_ENDED = {"enough": lambda ended, now, beams: len(ended) >= beams}
 TOO_EARLY = "the search stops too early: what is alive may still win, since the penalty favours length. Go on for "
 SEARCHES: dict[str, dict[str, Any]] = {
     "no length penalty: what a sequence is worth is log P divided by ((5 + |Y|) / 6) ** alpha": PLAIN,
@@ -567,10 +562,8 @@ def table_for(settings: tuple[int, float, int], seen: list, unseen: list, draw: 
             return table
 
 
-@functools.lru_cache(maxsize=128)  # half a second of trying
-def beam_tables(seed: int) -> list[Case]:
-    generator = torch.Generator().manual_seed(seed)
-
+@by_seed
+def beam_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, settings, seen, unseen=(), draw=any_table):
         early = [rule for rule in (BEST_NOW, K_NOW) if rule not in seen]
         table = table_for(settings, [*seen, LAST_ONLY], [*unseen, *early], draw, generator)
@@ -589,10 +582,6 @@ def beam_tables(seed: int) -> list[Case]:
         case("length penalty", longer, (2, 0.6, 7), too_early, [ONE, OWN, TOGETHER, ENDED_ONLY], late_winner),
         case("end", late, (2, 0.0, 4), [ENDED_ONLY], [ONE, OWN, TOGETHER, FIRST, GOES_ON], rarely_ending),
     ]
-
-
-def beam_cases(generator: torch.Generator) -> list[Case]:
-    return beam_tables(int(torch.randint(2**31, (1,), generator=generator)))
 
 
 def beam_reference(table, beams, alpha, max_length, **mistake):

@@ -116,9 +116,6 @@ patches = Part(
         "axis for each of rows, P, columns and P, then bring them into order": by_task(
             patchify=viewed, unpatchify=unviewed
         ),
-        "rows and columns of the grid have changed places: it has rows rows of patches": by_task(
-            unpatchify=lambda patches, size, rows, columns: unpatchify_reference(patches, size, columns, rows)
-        ),
         "the grid is taken to be a square: it has the rows and columns that are given": by_task(unpatchify=squared),
     },
 )

@@ -34,6 +34,10 @@ import numpy as np
     (0, "runs over the wrong axis", """def masked_softmax(scores, mask):
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num(0)
 """),
+    (7, "the highest score is a masked one", """def masked_softmax(scores, mask):
+    e = (scores - scores.amax(dim=-1, keepdim=True)).exp() * mask
+    return e / e.sum(dim=-1, keepdim=True)
+"""),
     (11, "exp overflows for large scores", """def masked_softmax(scores, mask):
     e = scores.exp() * mask
     return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
