@@ -507,7 +507,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "log P is that of the last symbol alone: add up those of all symbols": LAST_ONLY,
     "what has not ended after max_length symbols must compete too": ENDED_ONLY,
     TOO_EARLY + "max_length rounds (that what has finished is worth more now is no reason to stop)": BEST_NOW,
-    TOO_EARLY + "max_length rounds (that K of the finished are worth more now is no reason to stop)": K_NOW,
     TOO_EARLY + "max_length rounds (that K sequences have finished is no reason to stop)": K_ENDED,
 }
 

@@ -260,8 +260,9 @@ def learning_rate(step, d_model, warmup):
     (11, "finished sequences take places among the K", "pool = grown", "pool = grown[:beams]"),
     (12, "that what has finished is worth more now is no reason to stop", "        alive = grown[:beams]\n",
      "        alive = grown[:beams]\n        if finished and max(finished)[0] > worth(*alive[0]): break\n"),
-    (12, "that K of the finished are worth more now is no reason to stop", "        alive = grown[:beams]\n",
-     "        alive = grown[:beams]\n        if sum(found[0] > worth(*alive[0]) for found in finished) >= beams: break\n"),
+    (12, "the penalty favours length", "        alive = grown[:beams]\n", """        alive = grown[:beams]
+        if sum(found[0] > worth(*alive[0]) for found in finished) >= beams: break
+"""),
     (0, "that K sequences have finished is no reason to stop", "        alive = grown[:beams]\n",
      "        alive = grown[:beams]\n        if len(finished) >= beams:\n            alive = []\n            break\n"),
     (0, "log P is that of the last symbol alone", "log_p + row", "row"),
