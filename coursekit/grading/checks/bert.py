@@ -90,10 +90,10 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def longer_loses(a: Ids, b: Ids, room: int, tie: str = "b", at: int = -1) -> tuple[Ids, Ids]:
+def longer_loses(a: Ids, b: Ids, room: int, at: int = -1) -> tuple[Ids, Ids]:
     a, b = list(a), list(b)
     while len(a) + len(b) > room:
-        (a if len(a) > len(b) or (len(a) == len(b) and tie == "a") else b).pop(at)
+        (a if len(a) > len(b) else b).pop(at)
     return a, b
 
 

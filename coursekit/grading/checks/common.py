@@ -201,14 +201,6 @@ def scaled_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return scaled_scores(query, key, mask).softmax(dim=-1).nan_to_num(0)
 
 
-def mask_afterwards(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    return scaled_weights(query, key, None) * (1 if mask is None else mask)
-
-
-def over_queries(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    return scaled_scores(query, key, mask).softmax(dim=-2)
-
-
 def scaled_by(factor: Callable[..., float]) -> Callable[..., Tensor]:
     """Weights of scores that are multiplied by a factor of queries and keys, instead of 1 / sqrt(Dh)."""
     return lambda query, key, mask: scaled_weights(query * query.shape[-1] ** 0.5 * factor(query, key), key, mask)

@@ -478,8 +478,6 @@ Made = dict[str, Any]
 def steps_with(
     says: Callable[[Made], Tensor] = lambda m: m["teacher"](m["views"][:, :2]),
     targets: Callable[[Made], Tensor] = lambda m: sharpened(m["raw"], m["centre"], m["tau_t"]),
-    loss: Callable[[Made], Tensor] = lambda m: m["pairs"][:, apart(*m["pairs"].shape[1:])].mean(),
-    tau_s: str = "tau_s",
     order: Sequence[str] = ("says", "loss", "student", "teacher", "centre"),
     follow: Callable[[Tensor, Tensor, Made], Tensor] = lambda t, s, m: m["momentum"] * t + (1 - m["momentum"]) * s,
     centre: Callable[[Made], Tensor] = lambda m: running_mean(m["centre"], m["raw"], m["centre_momentum"]),
@@ -508,8 +506,8 @@ def steps_with(
                 if what == "says":
                     m["raw"] = says(m)
                 elif what == "loss":
-                    m["pairs"] = cross_entropies(m["student"](views) / m[tau_s], targets(m))
-                    value = loss(m)
+                    losses_of = cross_entropies(m["student"](views) / m["tau_s"], targets(m))
+                    value = losses_of[:, apart(*losses_of.shape[1:])].mean()
                     (slope,) = torch.autograd.grad(value, student)
                     m["slope"] = slope if fresh else m["slope"] + slope
                     losses.append(value.detach())

@@ -749,7 +749,7 @@ pack_rows = Part(
 # --- a model to fine-tune ------------------------------------------------------------------------------------
 
 CHECKPOINT = Path(__file__).parents[2] / "recipes" / "checkpoints" / "gpt-documentation"  # as recipes.gpt.load()
-LEARNED, HIDDEN = 1000, 200  # sentences to train on, and to be judged by
+HIDDEN = 200  # sentences to be judged by
 LOW, HIGH = 0.50, 0.70  # of the hidden ones that are answered word for word
 KINDS = ("plain", "describing", "relative")
 TURNED = {"was": "wasn't", "wasn't": "was", "were": "weren't", "weren't": "were"}

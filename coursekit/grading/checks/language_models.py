@@ -313,8 +313,7 @@ def measure_cases(generator: torch.Generator) -> list[Case]:
 
 def measure_with(
     pairs=lambda documents: [pair for document in documents for pair in pairs_of(document)],
-    perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / tokens),
-    per_character=lambda bits, tokens, characters, documents: bits / characters,
+    perplexity=lambda bits, tokens, characters: 2 ** (bits / tokens),
     least=0.0,
 ):
     """The two figures with something else in them; ``least`` is what a probability is lifted to."""
@@ -322,8 +321,7 @@ def measure_with(
     def mistake(p, documents, characters):
         p, found = np.asarray(p, float), pairs(documents)
         bits = -np.log2([max(p[h, w], least) for h, w in found]).sum()
-        about = bits, len(found), characters, documents
-        return perplexity(*about), per_character(*about)
+        return perplexity(bits, len(found), characters), bits / characters
 
     return mistake
 
@@ -346,10 +344,10 @@ measure = Part(
     measure_reference,
     {
         "the wrong base: 2 is raised to a mean of natural logarithms; exp goes with ln, 2 ** with log2": measure_with(
-            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits * math.log(2) / tokens)
+            perplexity=lambda bits, tokens, characters: 2 ** (bits * math.log(2) / tokens)
         ),
         "divided by the characters: the perplexity is one of tokens, divide by their number": measure_with(
-            perplexity=lambda bits, tokens, characters, documents: 2 ** (bits / characters)
+            perplexity=lambda bits, tokens, characters: 2 ** (bits / characters)
         ),
         "the end is not predicted: END after the last token counts too": measure_with(
             pairs=lambda documents: [pair for document in documents for pair in pairs_of(document, behind=False)]

@@ -16,11 +16,9 @@ from coursekit.grading.checks.common import (
     VIEWED,
     apart,
     judge_zeros,
-    mask_afterwards,
     norm,
     number,
     numbers,
-    over_queries,
     scaled_by,
     scaled_scores,
     scaled_weights,
@@ -90,6 +88,14 @@ LOW = (
 def filled_with_a_number(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     scores = scaled_scores(query, key, None)
     return (scores if mask is None else scores.masked_fill(~mask, -20.0)).softmax(dim=-1)
+
+
+def mask_afterwards(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_weights(query, key, None) * (1 if mask is None else mask)
+
+
+def over_queries(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    return scaled_scores(query, key, mask).softmax(dim=-2)
 
 
 def attention_reference(query, key, value, mask=None, *, weigh=scaled_weights):
