@@ -845,42 +845,16 @@ def scores_reference(logits, tags, tagged) -> tuple[float, float]:
     return sum(losses) / len(losses), sum(right) / len(right)
 
 
-Aligned = tuple[list[int], list[int], list[bool]]
-
-
-def aligned_with(
-    of_word: Callable[[int, int], tuple[list[int], list[bool]]],
-    first: tuple[int, int, bool] = (CLS, 0, False),
-    last: tuple[int, int, bool] = (SEP, 0, False),
-    change: Callable[[Aligned], Any] = lambda found: found,
-):
-    """Pieces tagged in another way, given the number of a word's pieces and its tag; other frames; a change at last."""
+def aligned_with(counts: Callable[[int], list[bool]] = lambda n: [True] + [False] * (n - 1), framed: bool = False):
+    """Other pieces that count, given the number of a word's pieces; ``framed``: whether [CLS] and [SEP] do."""
 
     def mistake(words, tags):
-        rows = [first]
-        for word, tag in zip(words, tags, strict=True):
-            rows += zip(word, *of_word(len(word), tag), strict=True)
-        ids, found, tagged = change(tuple(map(list, zip(*rows, last, strict=True))))
-        return np.array(ids), np.where(tagged, found, 0), np.array(tagged)
+        ids = [CLS, *(piece for word in words for piece in word), SEP]
+        tagged = np.array([framed, *(here for word in words for here in counts(len(word))), framed])
+        found = np.array([0, *(tag for word, tag in zip(words, tags, strict=True) for _ in word), 0])
+        return np.array(ids), found * tagged, tagged
 
     return by_task(align=mistake)
-
-
-def first_piece(n: int, tag: int) -> tuple[list[int], list[bool]]:
-    return [tag] + [0] * (n - 1), [True] + [False] * (n - 1)
-
-
-def all_pieces(n: int, tag: int) -> tuple[list[int], list[bool]]:
-    return [tag] * n, [True] * n
-
-
-def last_piece(n: int, tag: int) -> tuple[list[int], list[bool]]:
-    return [0] * (n - 1) + [tag], [False] * (n - 1) + [True]
-
-
-def one_left(found: Aligned) -> Aligned:
-    ids, tags, tagged = found
-    return ids, [*tags[1:], 0], [*tagged[1:], False]
 
 
 def scored_with(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
@@ -966,12 +940,9 @@ tagging = Part(
     tagging_cases,
     by_task(align=align_reference, scores=scores_reference),
     {
-        "the tags stand one place too far to the left: [CLS] comes before the first word": aligned_with(
-            first_piece, change=one_left
-        ),
-        "every piece of a word counts: only its first one does": aligned_with(all_pieces),
-        "the last piece of a word counts: it is the first one": aligned_with(last_piece),
-        "[CLS] and [SEP] count: they are no words": aligned_with(first_piece, (CLS, 0, True), (SEP, 0, True)),
+        "every piece of a word counts: only its first one does": aligned_with(lambda n: [True] * n),
+        "the last piece of a word counts: it is the first one": aligned_with(lambda n: [False] * (n - 1) + [True]),
+        "[CLS] and [SEP] count: they are no words": aligned_with(framed=True),
         **{words: scored_with(mean) for words, mean in MEANS.items()},
     },
 )

@@ -204,9 +204,6 @@ centring = Part(
         "the mean is that of centred logits: the centre follows the raw ones": centre_with(
             lambda logits, centre: (logits - centre).mean(dim=(0, 1))
         ),
-        "each view has a centre of its own: the mean is over images and views, one centre (K,)": centre_with(
-            lambda logits, centre: logits.mean(dim=0)
-        ),
     },
 )
 

@@ -286,7 +286,7 @@ def tag_scores(logits, tags, tagged):
     (8, "the last piece of a word counts",
      "[tag] + [0] * (len(pieces) - 1)\n        tagged += [True] + [False] * (len(pieces) - 1)",
      "[0] * (len(pieces) - 1) + [tag]\n        tagged += [False] * (len(pieces) - 1) + [True]"),
-    (8, "one place too far to the left", "[0], [False]", "[], []", "found + [0]", "found + [0, 0]",
+    (8, "all stands one place too early", "[0], [False]", "[], []", "found + [0]", "found + [0, 0]",
      "tagged + [False]", "tagged + [False] * 2"),
     (8, "[CLS] and [SEP] count", "[0], [False]", "[0], [True]", "tagged + [False]", "tagged + [True]"),
     (9, "all places count, padding and all pieces too", "right[tagged]", "right"),

@@ -57,7 +57,7 @@ def new_centre(centre, logits, momentum):
     (6, "1 - momentum takes the place of `momentum`",
      "momentum * centre + (1 - momentum) * mean", "(1 - momentum) * centre + momentum * mean"),
     (6, "the mean is that of centred logits", "logits.flatten", "(logits - centre).flatten"),
-    (6, "each view has a centre of its own", "flatten(0, 1).", ""),
+    (6, "the mean over the first axis of your result is still to be taken", "flatten(0, 1).", ""),
     (6, "`centre` has the wrong sign", "logits - centre", "logits + centre"),
     (6, "the centre is taken away after the division",
      "(logits - centre) / temperature", "logits / temperature - centre"),
