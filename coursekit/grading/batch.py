@@ -255,7 +255,7 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     cells = answers_of(marking.master)
     for part in checks.PARTS:
         for name in cells.get(CHECK + part.name, []):
-            if unread := part.unread([answers.get(name, "")]):
+            if unread := part.unread({"": answers.get(name, "")}):
                 notes.append(f"{name} is not marked, {unread.partition(':')[0]}: read it")
             if named := forbidden_in(answers.get(name, ""), part.forbidden):
                 notes.append(f"{name} names {named}, which it must not use")

@@ -5,6 +5,8 @@ The notebook calls answers by this in its own kernel, the marking inside the san
 
 import contextlib
 import copy
+import math
+import types
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -13,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.library import Library
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 NOTHING = "it returned None: is there a 'return' at the end?"
 MORE_THAN_A_MODEL = "it returned a model and something else: return the model alone"
@@ -34,24 +36,28 @@ class Seed(NamedTuple):
 
 
 class Called(NamedTuple):
-    """What came back from a call, the arguments as they were afterwards, and what it used that is forbidden."""
+    """What came back from a call, and the arguments as they were afterwards."""
 
     arrays: Arrays
     after: list[Any]
-    used: str
 
 
-def call(answer: Callable[..., Any], arguments: Sequence[Any], forbidden: Collection[str] = ()) -> Called:
+def call(answer: Callable[..., Any], arguments: Sequence[Any]) -> Called:
     """Call an answer with copies of the arguments.
 
     Raises:
         Unusable: it returned nothing that can be judged. What it raises itself goes through.
     """
     given = fresh_copies(arguments)
-    with spoiled(forbidden) as used:
-        arrays = collect(answer(*given))
+    arrays = collect(answer(*given))
     after = [one if isinstance(one, Seed) else now for one, now in zip(arguments, given)]  # generators are to be used
-    return Called(arrays, after, next(iter(used), ""))
+    return Called(arrays, after)
+
+
+# Bound here, before any answer runs and could put something else into their places.
+NAN = math.nan
+ATEN = torch.ops.aten
+IN_PYTHON = {f"F.{name}": one for name, one in vars(F).items() if isinstance(one, types.FunctionType)}
 
 
 @contextlib.contextmanager
@@ -59,48 +65,54 @@ def spoiled(forbidden: Collection[str]) -> Iterator[list[str]]:
     """Make forbidden functions of PyTorch return nan, and yield the list of those that were used.
 
     This is done in PyTorch's dispatcher, which every call passes, by whatever name and way it was reached: from
-    ``nn.LayerNorm``, an alias of ``torch.layer_norm``, scripted code or another thread. What is written in Python, and
-    so is not there, is noticed where it is called, whatever its name.
+    ``nn.LayerNorm``, an alias of ``torch.layer_norm``, scripted code or another thread. A function that is written in
+    Python, and so is not there, gets another body.
 
     Args:
         forbidden: names of ``aten``'s functions, or of ``torch.nn.functional``'s if they have the prefix ``F.``;
             ``"cross_entropy_loss(label_smoothing)"`` forbids one option alone.
     """
     used: list[str] = []
-    in_python = {getattr(F, name[2:]): name for name in forbidden if name.startswith("F.")}
-    forbidden = [name for name in forbidden if not name.startswith("F.")]
-    library = torch.library.Library("aten", "IMPL") if forbidden else None
+    bodies = {IN_PYTHON[name]: IN_PYTHON[name].__code__ for name in forbidden if name in IN_PYTHON}
+    others = [name for name in forbidden if name not in IN_PYTHON]
+    library = Library("aten", "IMPL") if others else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a function is replaced
-        for name in forbidden:
+        for name in others:
             function, _, option = name.rstrip(")").partition("(")
-            packet = getattr(torch.ops.aten, function)
+            packet = getattr(ATEN, function)
             for overload in (getattr(packet, one) for one in packet.overloads()):
                 for key in ("CPU", "AutogradCPU"):
                     library.impl(overload, partial(spoil, overload, name, option, used), key)
     try:
-        with Spoiled(in_python, used) if in_python else contextlib.nullcontext():
-            yield used
+        for function, body in bodies.items():
+            original = types.FunctionType(body, function.__globals__, function.__name__, function.__defaults__)
+            original.__kwdefaults__ = function.__kwdefaults__
+            function.__globals__[STAND_IN] = partial(spoil_python, original, f"F.{function.__name__}", used)
+            function.__code__ = stand_in.__code__
+        yield used
     finally:
+        for function, body in bodies.items():
+            function.__code__ = body
+            function.__globals__.pop(STAND_IN, None)
         if library is not None:
             library._destroy()
 
 
-class Spoiled(TorchFunctionMode):
-    """Makes PyTorch's functions that are written in Python return nan, and writes down their names in ``used``."""
+STAND_IN = "__stand_in__"
 
-    def __init__(self, functions: dict[Callable[..., Any], str], used: list[str]):
-        super().__init__()
-        self.functions, self.used = functions, used
 
-    def __torch_function__(self, function, types, arguments=(), options=None):
-        result = function(*arguments, **(options or {}))
-        if function not in self.functions:
-            return result
-        self.used.append(self.functions[function])
-        several = isinstance(result, tuple)
-        spoiled = [one * torch.nan if isinstance(one, Tensor) else one for one in (result if several else [result])]
-        return tuple(spoiled) if several else spoiled[0]
+def stand_in(*arguments, **options):
+    return __stand_in__(*arguments, **options)  # noqa: F821, in the globals of the function that it stands for
+
+
+def spoil_python(original: Callable[..., Any], name: str, used: list[str], *arguments: Any, **options: Any) -> Any:
+    """What a forbidden function that is written in Python does instead."""
+    used.append(name)
+    result = original(*arguments, **options)
+    several = isinstance(result, tuple)
+    spoiled = [one * NAN if isinstance(one, Tensor) else one for one in (result if several else [result])]
+    return tuple(spoiled) if several else spoiled[0]
 
 
 def spoil(overload: Any, name: str, option: str, used: list[str], *arguments: Any, **options: Any) -> Any:
@@ -110,7 +122,7 @@ def spoil(overload: Any, name: str, option: str, used: list[str], *arguments: An
     if option and not given.get(option):
         return overload.decompose(*arguments, **options)
     used.append(name)
-    nothing = given[names[0]] * torch.nan
+    nothing = given[names[0]] * NAN
     return nothing if len(overload._schema.returns) == 1 else (nothing,) * len(overload._schema.returns)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from safetensors.numpy import load, save
 
-from coursekit.grading.calls import Arrays, Seed, Unusable, call, collect
+from coursekit.grading.calls import Arrays, Seed, Unusable, call, collect, spoiled
 from coursekit.grading.parts import YOURS, place_of
 
 HEADER_BYTES = 4096  # at most, of what is written
@@ -114,8 +114,10 @@ def attempt(result: Any, packed: bytes | None, forbidden: list[str]) -> tuple[di
     try:
         if packed is None:
             return {}, pack(collect(result)), b""
-        called = call(result, unpack_arguments(packed), forbidden)
-        return {"used": called.used}, pack(called.arrays), pack_after(called.after)
+        with spoiled(forbidden) as used:  # all of it, since the answer may have changed what is called before and after
+            called = call(result, unpack_arguments(packed))
+            arrays, after = pack(called.arrays), pack_after(called.after)
+        return {"used": next(iter(used), "")}, arrays, after
     except Unusable as problem:
         return {"unusable": str(problem)[:300]}, b"", b""
     except BaseException as error:

@@ -4,6 +4,7 @@
 of this process as on another machine.
 """
 
+import ast
 import bisect
 import hashlib
 import hmac
@@ -18,10 +19,11 @@ from typing import Any
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Unusable
 from coursekit.grading.inside import first_changed, pack_arguments, unpack
+from coursekit.grading.magics import LONGEST, as_python
 from coursekit.grading.parts import Case, Part, without_values
 from coursekit.grading.plain import beyond
 from coursekit.grading.release import CHECK, checks_of, mark_up
-from coursekit.grading.rules import places_in
+from coursekit.grading.rules import made_in, nodes_of, places_in
 
 COURSE = "attention-course"
 DETAILS = 40  # notes for the marker on one submission
@@ -212,7 +214,9 @@ def judge(part: Part, cases: list[Case], steps: list[Step], record: Record, answ
     problem = ""
     if not any(name in answers for name in cells):
         problem = "not answered"
-    elif unread := part.unread([answers.get(name, "") for name in cells]):
+    elif part.forbidden and (broken := next(filter(None, (syntax_error(answers.get(n, "")) for n in cells)), None)):
+        problem = stopped(broken, answers, cells)
+    elif unread := part.unread(reached(part, steps, answers)):
         problem = unread
     elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
@@ -230,6 +234,34 @@ def judge(part: Part, cases: list[Case], steps: list[Step], record: Record, answ
     aspects = [{"name": v.aspect, "points": v.points, "of": v.of, "words": told} for v, told in zip(verdicts, words)]
     points = sum(v.points for v in verdicts)
     return {"name": part.name, "points": points, "of": part.points, "aspects": aspects, "problem": problem}
+
+
+def syntax_error(source: str) -> dict[str, Any] | None:
+    """The error of an answer that Python cannot read, as ``inside.describe`` has it; of a short one only."""
+    if len(source) <= LONGEST:
+        try:
+            ast.parse(source)
+        except SyntaxError as error:
+            return {"kind": "SyntaxError", "line": error.lineno}
+        except Exception:  # of too deep a nesting
+            return None
+    return None
+
+
+def reached(part: Part, steps: list[Step], answers: dict[str, str]) -> dict[str, str]:
+    """The answers whose code a part's calls can run: its own, and those that make what these name, directly or not."""
+    last = max(n for n, step in enumerate(steps) if step["part"] == part.name)
+    sources = {  # of answers and given cells up to the part's check
+        n: answers.get(step["cell"], "") if "cell" in step else as_python(step["source"])
+        for n, step in enumerate(steps[: last + 1])
+        if "source" in step
+    }
+    found = waiting = [n for n in sources if steps[n]["part"] == part.name]
+    while waiting:
+        named = {node.id for n in waiting for node in nodes_of(sources[n]) if isinstance(node, ast.Name)}
+        waiting = [n for n in sources if n not in found and named & made_in(sources[n])]
+        found = found + waiting
+    return {steps[n]["cell"]: sources[n] for n in found if "cell" in steps[n]}
 
 
 def usable(number: int, call: int, record: Record, answers: dict[str, str], cells: list[str]) -> Arrays | Unusable:
@@ -286,20 +318,20 @@ def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) ->
     if kind == "NotImplementedError":
         return "not answered: it still raises NotImplementedError"
     kind = kind if kind in KINDS else "Exception"
-    where = max((place(line, answers.get(name, "")) for name in cells), key=len)
+    where = max((place(line, answers.get(name, ""), PLACES // len(cells)) for name in cells), key=len)
     words = f"it stopped with {'an' if kind[0] in 'AEIOU' else 'a'} {kind}{where}"
     if kind == "NameError":
         words += " (only the answer cells are read: do they define all that they use?)"
     return words
 
 
-def place(line: Any, source: str) -> str:
+def place(line: Any, source: str, places: int = PLACES) -> str:
     """The line of an exception in words, or the few around it where an answer is long; empty if there is no such."""
     written = len(source.splitlines())
     if type(line) is not int or not 1 <= line <= written:
         return ""
     lines = places_in(source) or list(range(1, written + 1))
-    together = -(-len(lines) // PLACES)  # statements that are told as one place
+    together = -(-len(lines) // places)  # statements that are told as one place
     number = max(0, bisect.bisect_right(lines, line) - 1) // together * together
     first, last = lines[number], lines[min(number + together, len(lines)) - 1]
     return f" in line {first}" if first == last else f" in lines {first} to {last}"

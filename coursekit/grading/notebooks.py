@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coursekit.grading import GradingError
+from coursekit.grading.magics import as_python
 
 MOST_CELLS = 2000
 LONGEST_CELL = 100_000  # characters; a longer one is not parsed
@@ -100,6 +101,8 @@ def defines(source: str) -> set[str]:
 def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], list[str]]:
     """The student's source of every answer cell of the released exercise, by ``grade_id``; and what to flag.
 
+    Code is what IPython makes of it, as far as that can be read: whoever judges it later need not ask IPython again.
+
     An answer is looked for by ``grade_id``, then by cell id, then by what the cell defines (a written one by
     the text before it). Of several, the last that was changed counts, since it is the one that a run would use;
     one that still raises ``NotImplementedError`` gives way to one that does not. An answer that is not there, or
@@ -132,7 +135,7 @@ def answers(released: list[Cell], cells: list[Cell]) -> tuple[dict[str, str], li
             flags.append(f"{name}: the answer is longer than {LONGEST_ANSWER // 1000} kB and is not marked")
             continue
         size += length
-        found[name] = chosen
+        found[name] = as_python(chosen) if wanted["cell_type"] == "code" else chosen
     return found, flags
 
 

@@ -23,13 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies
+from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies, spoiled
+from coursekit.grading.magics import as_python
 from coursekit.grading.mistakes import Compared, alike, recognise
 from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
 UNREAD = (
-    "it uses {}: since this part forbids functions, it can be marked only if it uses nothing but everyday functions "
+    "uses {}: since this part forbids functions, it can be marked only if it uses nothing but everyday functions "
     "of PyTorch, NumPy and Python, and your own. Write it in another way"
 )
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
@@ -140,10 +141,17 @@ class Part:
             for aspect, of in self.aspects.items()
         ]
 
-    def unread(self, sources: Sequence[str]) -> str:
-        """Why nothing that these answers compute can count, in words; empty if it can."""
-        names = [name for source in sources for name in beyond(source, self.given)] if self.forbidden else []
-        return UNREAD.format(names[0]) if names else ""
+    def unread(self, sources: Mapping[str, str]) -> str:
+        """Why nothing that these cells compute can count, in words; empty if it can.
+
+        Args:
+            sources: of the answer's own cells and of those whose code it calls, by the cells' names.
+        """
+        for name, source in sources.items() if self.forbidden else ():
+            if found := beyond(source, self.given):
+                call = "" if name in ("", self.name) else f"calls the code of {name}, which "
+                return f"it {call}{UNREAD.format(found[0])}"
+        return ""
 
     def problem_with(self, case: Case, usable: Sequence[Arrays]) -> str | None:
         """In words, what is wrong with the last of the answers so far."""
@@ -222,9 +230,10 @@ class Part:
                 if case.arguments is None:
                     answers.append(collect(answer))
                     continue
-                called = call(answer, case.arguments, self.forbidden)
+                with spoiled(self.forbidden) as used:
+                    called = call(answer, case.arguments)
                 answers.append(called.arrays)
-                if words := self.fault(case, changed(case.arguments, called.after), called.used):
+                if words := self.fault(case, changed(case.arguments, called.after), next(iter(used), "")):
                     faults[number] = words
             except Unusable as problem:
                 answers.append(problem)
@@ -323,8 +332,8 @@ def place_of(filename: str) -> str:
     return "" if filename.startswith("<") else filename
 
 
-def cells_behind(answer: Any) -> list[str]:
-    """The sources of the student's own cells that define an answer and what it calls, in this kernel."""
+def cells_behind(answer: Any) -> dict[str, str]:
+    """The sources of the student's own cells that define an answer and what it calls, in this kernel; without names."""
     waiting, seen, found = [answer], set(), {}
     while waiting:
         one = waiting.pop()
@@ -335,9 +344,9 @@ def cells_behind(answer: Any) -> list[str]:
         if where in (YOURS, GIVEN_CELL):
             seen.add(code)
             if where == YOURS:
-                found[code.co_filename] = "".join(linecache.getlines(code.co_filename))
+                found[code.co_filename] = as_python("".join(linecache.getlines(code.co_filename)))
             waiting += [one.__globals__[name] for name in names_in(code) if name in one.__globals__]
-    return list(found.values())
+    return {"": "\n".join(found.values())} if found else {}
 
 
 def names_in(code: types.CodeType) -> set[str]:

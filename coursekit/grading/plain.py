@@ -10,7 +10,6 @@ import builtins
 import functools
 import importlib
 import pkgutil
-import re
 import types
 from collections.abc import Collection
 from typing import Any
@@ -19,9 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from coursekit.grading.rules import builtins_in, is_long, nodes_of, words
+from coursekit.grading.rules import builtins_in, can_be_read, nodes_of, words
 
-MODULES = words("torch torch.nn torch.nn.functional math numpy coursekit.nn.attention")
+MODULES = words("torch torch.nn torch.nn.functional math numpy functools itertools dataclasses coursekit.nn.attention")
 TYPES = words("__future__ typing collections.abc")  # what is imported from them only annotates
 ATTRIBUTES = words(
     """nn functional linalg special Tensor BoolTensor FloatTensor LongTensor Size dtype device shape ndim data T mT H
@@ -48,22 +47,29 @@ ATTRIBUTES = words(
     Module ModuleDict ModuleList Parameter ParameterList Sequential Linear Embedding Dropout Identity Flatten ReLU
     GELU Sigmoid Softmax LogSoftmax Tanh register_buffer register_parameter forward train eval training parameters
     weight bias in_features out_features attention manual_seed optim Adam AdamW SGD utils clip_grad_norm_ zero_grad
-    backward step encode decode Generator rand randn randint randperm comb factorial fsum hypot prod tau append
-    extend insert pop remove index count reverse items keys values get update join strip startswith endswith lower
-    upper replace
+    backward step encode decode Generator rand randn randint randperm comb factorial fsum hypot tau append extend
+    insert pop remove index count reverse items keys values get update join strip startswith endswith lower upper
+    replace init xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ normal_ uniform_ zeros_ ones_
+    constant_ trunc_normal_ extra_repr named_parameters children named_children buffers state_dict apply
+    is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce wraps
+    cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
+    dataclass field name
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
     rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention"""
 )  # the last two lines are what some part forbids: that is noticed where it runs, and told in the part's own words
 FUNCTIONS = words(
     """abs all any bool dict divmod enumerate filter float frozenset int isinstance issubclass iter len list map max min
-    next object pow print range reversed round set slice sorted staticmethod classmethod property str sum super tuple
-    zip Exception ValueError TypeError IndexError KeyError RuntimeError NotImplementedError AssertionError
+    next object pow print range repr reversed round set slice sorted staticmethod classmethod property str sum super
+    tuple zip Exception ValueError TypeError IndexError KeyError RuntimeError NotImplementedError AssertionError
     ZeroDivisionError NotImplemented Ellipsis"""
 )
-STORED = words("weight bias H eps norm softmax dropout linear attention relu gelu")  # besides names of its own
+STORED = words(  # on ``self``, besides names of its own: even of PyTorch's, the marking needs none of them
+    """weight bias H T dim size values keys items device dtype eps norm softmax dropout linear attention relu gelu gamma
+    split step real name mean std var scale inner index count cache copy data training head"""
+)
 BASES = words("Module Linear Embedding Sequential ModuleList object")
 METHODS = words("__init__ __call__ __len__ __getitem__ __iter__ __repr__ __str__")
-FROM_IPYTHON = words("get_ipython exit quit open display In Out __builtins__ __builtin__")
+NOT_ITS_OWN = words("get_ipython exit quit display In Out __builtins__ __builtin__ coursekit")  # what is there anyway
 
 
 @functools.cache
@@ -97,39 +103,41 @@ def beyond(source: str, given: Collection[str] = ()) -> list[str]:
         source: an answer.
         given: names of the course's that the task gives.
     """
-    if is_long(source):
-        return ["a cell that is too long to be read"]
-    if re.search(r"^\s*!", source, re.MULTILINE):
-        return ["a command of the shell"]
-    nodes = nodes_of(source)  # none if it has an error: then it does not run
+    if not can_be_read(source):
+        return ["what cannot be read"]
+    nodes = nodes_of(source)
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     found = [name for node in nodes for name in beyond_in(node, frozenset(given), classes)]
-    outside = builtins_in(source) & ({*vars(builtins)} | FROM_IPYTHON)
+    outside = builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN)
     return list(dict.fromkeys([*found, *sorted(outside - FUNCTIONS)]))
 
 
 def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[str]:
-    if isinstance(node, ast.Attribute):
-        if isinstance(node.ctx, ast.Load):
-            return [node.attr] * (not is_listed(node.attr, given))
-        mine = isinstance(node.value, ast.Name) and node.value.id == "self"  # which may still be anything
-        return [f"{node.attr} = ..."] * (not mine or node.attr in brought_along() - STORED or is_dunder(node.attr))
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names if alias.name not in MODULES]
-    if isinstance(node, ast.ImportFrom):
-        if node.module in TYPES and not node.level:
-            return []
-        if node.module not in MODULES or node.level:
-            return [node.module or "."]
-        return [alias.name for alias in node.names if alias.name == "*" or not is_listed(alias.name, given)]
-    if isinstance(node, ast.ClassDef):
-        bases = [ast.unparse(base) for base in node.bases]
-        others = [base for base in bases if base.rpartition(".")[2] not in {*BASES, *classes}]
-        return others + [keyword.arg or "**" for keyword in node.keywords]
-    if isinstance(node, ast.FunctionDef):
-        return [node.name] * (is_dunder(node.name) and node.name not in METHODS)
-    if isinstance(node, ast.Match | ast.AsyncFunctionDef | ast.Await):
-        return [type(node).__name__.lower().removesuffix("functiondef")]
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return [name] * (not is_listed(name, given))
+        case ast.Attribute(attr=name, value=ast.Name(id="self")):  # which may still be anything
+            return [f"{name} = ..."] * (name in brought_along() - STORED or is_dunder(name))
+        case ast.Attribute(attr=name):
+            return [f"{name} = ..."]
+        case ast.Import(names=names):
+            return [alias.name for alias in names if alias.name not in MODULES or is_dunder(alias.asname or "")]
+        case ast.ImportFrom(module=module, names=names, level=level):
+            if module not in MODULES | TYPES or level:
+                return [module or "."]
+            listed = [module in TYPES or is_listed(alias.name, given) for alias in names]
+            odd = [alias.name == "*" or is_dunder(alias.asname or "") for alias in names]
+            return [alias.name for alias, good, bad in zip(names, listed, odd) if bad or not good]
+        case ast.ClassDef(bases=bases, keywords=keywords):
+            allowed = {*BASES, *(f"{place}.{base}" for place in ("nn", "torch.nn") for base in BASES), *classes}
+            others = [base for base in map(ast.unparse, bases) if base not in allowed]
+            return others + [keyword.arg or "**" for keyword in keywords]
+        case ast.FunctionDef(name=name):
+            return [name] * (is_dunder(name) and name not in METHODS)
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+            return [name] * is_dunder(name)
+        case ast.Match() | ast.AsyncFunctionDef() | ast.Await():
+            return [type(node).__name__.lower().removesuffix("functiondef")]
     return []
 
 

@@ -7,7 +7,7 @@ import symtable
 import warnings
 from collections.abc import Collection
 
-from IPython.core.inputtransformer2 import TransformerManager
+from coursekit.grading.magics import LONGEST, is_python
 
 
 def words(text: str) -> set[str]:
@@ -31,15 +31,6 @@ DUNDERS = words(
     """__init__ __call__ __name__ __class__ __len__ __getitem__ __iter__ __post_init__ __main__ __doc__ __version__
     __repr__ __str__ __eq__ __hash__ __add__ __mul__ __matmul__"""
 )
-HARMLESS = re.compile(  # lines of IPython that neither name code nor run any of the answer's
-    r"^[ \t]*(%matplotlib[ \t]+\w+|%%(time|capture)|%(load_ext[ \t]+)?autoreload([ \t]+\d)?|\?{1,2}[\w.]+|[\w.]+\?{1,2}"
-    r"|[%!]pip[ \t][^\n{$]*|%config[ \t]+InlineBackend\.\w+[ \t]*=[ \t]*['\"]\w+['\"]|![ \t]*[\w ./-]+)[ \t]*$",
-    re.MULTILINE,
-)
-TIMED = re.compile(r"^([ \t]*)%(?:time|timeit)[ \t]+(?=\w)", re.MULTILINE)
-LONGEST = 20_000  # characters of an answer that are read; the longest model answer has 1,400
-MOST_MAGICS = 20  # IPython reads the whole cell anew for each
-MAGIC = re.compile(r"^\s*[%!?/,;]|=\s*[%!]|\?\s*$", re.MULTILINE)
 
 
 def forbidden_in(source: str, forbidden: Collection[str]) -> str:
@@ -50,9 +41,10 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     """
     functions = {squeezed(name.removeprefix("F.")): name for name in forbidden if "(" not in name}
     options = {name.rstrip(")").partition("(")[2]: name for name in forbidden if "(" in name}
+    own = {node.name for node in nodes_of(source) if isinstance(node, ast.FunctionDef)}
     for node in nodes_of(source):
         name = ""
-        if isinstance(node, ast.Attribute) and not is_self(node.value):
+        if isinstance(node, ast.Attribute) and not is_self(node.value) and node.attr not in own:
             name = functions.get(squeezed(node.attr), "")
         elif isinstance(node, ast.alias):
             name = functions.get(squeezed(node.name.rpartition(".")[2]), "")
@@ -84,6 +76,7 @@ def borrowed_in(source: str, released: str) -> list[str]:
         for node in nodes
         if isinstance(node, ast.Name) and node.id in modules and id(node) not in asked
     ]
+    found += ["uses coursekit, whatever of it"] * any(isinstance(n, ast.Name) and n.id == "coursekit" for n in nodes)
     for node in nodes:
         if isinstance(node, ast.Import):
             found += [f"imports {alias.name}" for alias in node.names if is_course(alias.name)]
@@ -107,33 +100,17 @@ def places_in(source: str) -> list[int]:
 
 @functools.lru_cache(maxsize=256)
 def nodes_of(source: str) -> list[ast.AST]:
-    """The syntax tree's nodes, without docstrings; none where Python cannot read it. Magics are what IPython makes."""
-    tree = tree_of(source)
-    nodes = list(ast.walk(tree)) if tree else []
+    """The syntax tree's nodes, without docstrings; none where Python cannot read it."""
+    nodes = list(ast.walk(ast.parse(source))) if can_be_read(source) else []
     texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
     return [node for node in nodes if id(node) not in texts]
 
 
-@functools.lru_cache(maxsize=256)
-def tree_of(source: str) -> ast.AST | None:
-    harmless = HARMLESS.sub("pass", TIMED.sub(r"\1", source)) if len(source) <= LONGEST else source
-    return parsed(harmless) or parsed(harmless, magics=True)
-
-
-def is_long(source: str) -> bool:
-    """Whether it is too long to be read, or has so many magics that reading it would take minutes."""
-    return len(source) > LONGEST or len(MAGIC.findall(source)) > MOST_MAGICS
-
-
-def parsed(source: str, magics: bool = False) -> ast.AST | None:
-    if is_long(source) if magics else len(source) > LONGEST:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a student's odd escapes
-            return ast.parse(TransformerManager().transform_cell(source) if magics else source)
-    except Exception:  # of Python's parser, or of IPython's
-        return None
+def can_be_read(source: str) -> bool:
+    """Whether it is short enough and Python (see ``magics.as_python``), so that what is found in it is all there is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a student's odd escapes
+        return len(source) <= LONGEST and is_python(source)
 
 
 def defined_in(source: str) -> set[str]:
@@ -157,16 +134,29 @@ def ways_in(source: str) -> list[str]:
 
 def builtins_in(source: str) -> set[str]:
     """The names that a source takes from outside of it, hence perhaps Python's own functions."""
-    waiting, names = (
-        [symtable.symtable(ast.unparse(tree_of(source)), "answer", "exec")] if tree_of(source) else [],
-        set(),
-    )
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
+    names: set[str] = set()
+    for table in tables_of(source):
         outer = table.get_type() != "function"
         names |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (outer or s.is_global())}
     return names
+
+
+def made_in(source: str) -> set[str]:
+    """The names that a source gives to something outside of its functions."""
+    names: set[str] = set()
+    for table in tables_of(source):
+        outer = table.get_type() == "module"
+        for s in table.get_symbols():
+            if (s.is_assigned() or s.is_imported()) and (outer or s.is_declared_global()):
+                names.add(s.get_name())
+    return names
+
+
+def tables_of(source: str) -> list[symtable.SymbolTable]:
+    found = [symtable.symtable(source, "answer", "exec")] if can_be_read(source) else []
+    for table in found:
+        found += table.get_children()
+    return found
 
 
 def ways_of(node: ast.AST) -> list[str]:

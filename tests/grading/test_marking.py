@@ -535,6 +535,80 @@ def test_no_way_to_a_forbidden_function_earns_a_point(bubblewrap, way):
     assert found["problem"] or any("is used: write it out" in aspect["words"] for aspect in found["aspects"]), found
 
 
+HELPER = """
+def helper(query, key, value, mask):
+    mask = mask[:, None] if mask is not None and mask.dim() == 3 else mask
+    out, weights = course.attend(query[:, None], key[:, None], value[:, None], mask, need_weights=True)
+    return out[:, 0], weights[:, 0]
+"""
+CALLED = "def attention(query, key, value, mask=None):\n    return helper(query, key, value, mask)\n"
+BORROWED = """
+def attention(query, key, value, mask=None):
+    return COURSE.attend(query, key, value, mask, need_weights=True)
+"""
+WITHIN = """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.heads = n_heads
+        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, T, D = x.shape
+        mine = nn.MultiheadAttention(D, self.heads, batch_first=True)
+        with torch.no_grad():
+            mine.in_proj_weight.copy_(self.qkv.weight)
+            mine.in_proj_bias.copy_(self.qkv.bias)
+            mine.out_proj.weight.copy_(self.out.weight)
+            mine.out_proj.bias.copy_(self.out.bias)
+        no = None if mask is None else ~mask.expand(B, self.heads, T, T).reshape(-1, T, T)
+
+        class Scores:
+            def softmax(self, dim):
+                return mine(x, x, x, attn_mask=no, need_weights=False)[0]
+
+        return nn.functional.softmax(Scores(), -1)
+"""
+BLIND = WITHIN.replace("batch_first=True)", "batch_first=True).eval()").replace(
+    "return nn.functional.softmax(Scores(), -1)", "with torch.no_grad():\n            return Scores().softmax(0)"
+)
+IN_A_STRING = "a = '''\n%pip '''; course.attend; b = '''\n'''"
+AROUND = {
+    "a helper in another answer": {"masked_softmax": HELPER, "attention": CALLED},
+    "a line in a string": {"attention": IN_A_STRING + BORROWED.replace("COURSE", "course")},
+    "what breaks a reader": {"attention": "z = (7\n%autoreload\n) if 0 else 0" + BORROWED.replace("COURSE", "course")},
+    "the course by its own name": {"attention": BORROWED.replace("COURSE", "coursekit.nn.attention")},
+    "inside of another function": {"multi_head_attention": WITHIN},
+    "without gradients": {"multi_head_attention": BLIND},
+}
+
+
+@pytest.mark.parametrize("way", AROUND)
+def test_no_way_around_a_prohibition_through_other_code_earns_a_point(bubblewrap, way):
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    result = mark({**job(), "exercise": exercise, "master": released, "answers": AROUND[way]})
+    found = part(result, list(AROUND[way])[-1])
+    assert found["points"] == 0
+    words = [found["problem"], *(aspect["words"] for aspect in found["aspects"])]
+    assert any("since this part forbids" in text or "is used: write it out" in text for text in words), found
+
+
+def test_an_answer_that_calls_another_one_is_told_what_that_one_must_not_use(bubblewrap):
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    right = models(exercise)
+    calls = right["attention"].replace("course.masked_softmax", "masked_softmax")
+    assert calls != right["attention"]
+    told = "it calls the code of masked_softmax, which uses os"
+    for more, points, words in (("from functools import partial\n", 14, ""), ("import os\n", 0, told)):
+        answers = {"masked_softmax": more + right["masked_softmax"], "attention": calls}
+        result = mark({**job(), "exercise": exercise, "master": released, "answers": answers})
+        assert part(result, "masked_softmax")["points"] == 14
+        assert part(result, "attention")["points"] == points
+        assert words in part(result, "attention")["problem"]
+
+
 def test_odd_code_in_one_answer_costs_another_nothing(bubblewrap):
     """It runs apart from what forbids functions, and so can change nothing there."""
     exercise = "03_self_attention"

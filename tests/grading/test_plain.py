@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
 from coursekit.grading.plain import ATTRIBUTES, beyond, brought_along
 from tests.grading.answers import self_attention, transformer
@@ -21,6 +22,13 @@ HIDES = {
     "y = torch.compile(norm)(x)": "compile",
     "x = torch.nested.nested_tensor([x])": "nested",
     "torch.Tensor.clone = norm": "clone = ...",
+    "def setup(self):\n    self._running_with_deploy = norm\nsetup(torch)": "_running_with_deploy = ...",
+    "class A:\n    __del__ = norm": "__del__",
+    "class A:\n    from math import pi as __del__": "pi",
+    "class Tensor: pass\nclass A(torch.Tensor): pass": "torch.Tensor",
+    "y = coursekit.nn.attention.attend(x)": "coursekit",
+    "note = '''\n%pip '''; exec(x); more = '''\n'''": "exec",
+    "def f(x:": "what cannot be read",
     "def setup(self):\n    self.clone = norm\nsetup(torch.Tensor)": "clone = ...",
     "def setup(self):\n    self.__class__ = A": "__class__ = ...",
     "nn.Linear.forward = norm": "forward = ...",
@@ -37,7 +45,7 @@ HIDES = {
     "exit()": "exit",
     "get_ipython().run_cell('')": "get_ipython",
     "%run x.py": "get_ipython",
-    "!cp a b": "a command of the shell",
+    "x = !cp a b": "get_ipython",
     "match f:\n    case object(__globals__=g): pass": "match",
     "g = f.__globals__": "__globals__",
     "y = course.attend(x)": "attend",
@@ -45,20 +53,19 @@ HIDES = {
     "np.load('x')": "load",
     "x.register_hook(f)": "register_hook",
     "module.register_forward_hook(f)": "register_forward_hook",
-    "y = '{0.__globals__}'.format(f)": "format",
     "A = type('A', (), {})": "type",
     "y = torch._native_multi_head_attention(x)": "_native_multi_head_attention",
     "layer = nn.TransformerEncoderLayer(4, 2)": "TransformerEncoderLayer",
     "x = x.to_sparse()": "to_sparse",
     "x = torch.zeros(3, layout=torch.sparse_coo)": "sparse_coo",
     "async def f(): pass": "async",
-    "x = 1\n" * 4000: "a cell that is too long to be read",
+    "x = 1\n" * 4000: "what cannot be read",
 }
 
 
 @pytest.mark.parametrize(("source", "name"), HIDES.items())
 def test_what_could_hide_something_is_not_listed(source, name):
-    assert name in beyond(source)
+    assert name in beyond(as_python(source))
 
 
 @pytest.mark.parametrize(
@@ -72,12 +79,16 @@ def test_what_could_hide_something_is_not_listed(source, name):
         "def f(x, open=3):\n    return open + max(x)",
         "y = course.attend(q, k, v, mask)[0]",
         "y = nn.functional.layer_norm(x, (4,))",  # noticed where it runs, and told in the part's own words
-        "def f(:",  # does not run, and its line is told
+        "%matplotlib inline\n%autoreload 2\n!ls\n%timeit -n1 f(x)\ntorch.softmax?",
+        "from functools import partial\nimport itertools\nfrom dataclasses import dataclass\nf = partial(g)",
+        "class A(nn.Module):\n    def __init__(self, dim):\n        self.dim, self.size, self.device, self.keys = dim",
+        "nn.init.xavier_uniform_(layer.weight)\nassert torch.is_tensor(x), repr('{}'.format(x))",
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
         "",
     ],
 )
 def test_everyday_code_is_listed(source):
-    assert beyond(source, ("attend",)) == []
+    assert beyond(as_python(source), ("attend",)) == []
 
 
 @pytest.mark.parametrize("module", [self_attention, transformer])
@@ -132,7 +143,7 @@ def test_the_cells_behind_an_answer_are_found_through_given_ones():
     one = cell("class Mine(nn.Module):\n    def forward(self, x):\n        return helped(x)", 1)
     one.Mine.forward.__globals__["helped"] = cell("def helped(x):\n    return x + 1", 2).helped
     given_cell = cell("# given, leave as it is\ndef run(x):\n    return Mine()(x)", 3, Mine=one.Mine)
-    assert sorted(source.splitlines()[0] for source in cells_behind(given_cell.run)) == [
-        "class Mine(nn.Module):",
-        "def helped(x):",
-    ]
+    (source,) = cells_behind(given_cell.run).values()
+    assert "class Mine(nn.Module):" in source
+    assert "def helped(x):" in source
+    assert "def run" not in source
