@@ -41,7 +41,7 @@ SECONDS = 10  # for one hand-in
 SECONDS_TO_LIST = 60
 LONGEST_REPLY = 16 * MB
 LONGEST_LIST = 128 * MB
-CHILD = "import sys; sys.path.append(sys.argv[1]); from coursekit.grading.reading import answer_parent; answer_parent()"
+CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from coursekit.grading.reading import answer_parent as go; go()"
 TWICE = "the zip holds this name more than once: none of them is read"
 NONSENSE = "what came back from reading it makes no sense"
 
@@ -474,7 +474,7 @@ class Child:
         fresh = self.process is None
         if fresh:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", CHILD, str(Path(__file__).parents[2])],
+                [sys.executable, "-I", "-X", "utf8", "-c", CHILD, str(Path(__file__).parents[2])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

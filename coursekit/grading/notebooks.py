@@ -1,7 +1,7 @@
 """From a notebook's bytes to the answers in it, however the file was rewritten on its way.
 
 Nothing in a notebook is believed but the source of its cells. This runs in the child process of ``intake.py``, so it
-imports nothing heavy.
+imports little besides IPython's own reader of cells.
 """
 
 import ast

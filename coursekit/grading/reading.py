@@ -1,7 +1,7 @@
 """Read what a student wrote, in a process that may break: zips, and the notebooks in them.
 
 This is the child of ``intake.py``. It answers each line on its standard input with a line, under limits on memory,
-time and open files, and it can write no file. It imports nothing heavy, so that it starts at once.
+time and open files, and it can write no file. It imports little, so that it starts at once.
 """
 
 import errno
