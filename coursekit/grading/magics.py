@@ -26,7 +26,7 @@ def as_python(source: str) -> str:
         return source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a student's odd escapes
-        plain = is_python(source)
+        plain = parses(source)
         if not plain and sum(map(bool, map(MAGIC.search, source.splitlines()))) > MOST_MAGICS:
             return source
         try:
@@ -34,14 +34,14 @@ def as_python(source: str) -> str:
             if plain and text.strip("\n") == source.strip("\n") and "get_ipython" not in text:
                 return source
             text = without_magics(text)
-            if is_python(text) and transformed(text) == text:
+            if parses(text) and transformed(text) == text:
                 return text
         except Exception:  # of IPython's parser, or of Python's
             pass
     return source + "\n(" if plain else source  # in no case may it be judged as what it is not
 
 
-def is_python(text: str) -> bool:
+def parses(text: str) -> bool:
     """Whether Python can read it; ``symtable`` refuses more than the parser."""
     try:
         ast.parse(text)

@@ -7,7 +7,7 @@ import symtable
 import warnings
 from collections.abc import Collection
 
-from coursekit.grading.magics import LONGEST, is_python
+from coursekit.grading.magics import LONGEST, parses
 
 
 def words(text: str) -> set[str]:
@@ -110,7 +110,7 @@ def can_be_read(source: str) -> bool:
     """Whether it is short enough and Python (see ``magics.as_python``), so that what is found in it is all there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a student's odd escapes
-        return len(source) <= LONGEST and is_python(source)
+        return len(source) <= LONGEST and parses(source)
 
 
 def defined_in(source: str) -> set[str]:
