@@ -107,7 +107,7 @@ def book_submission(
     before = written_before(path)
     points = {CHECK + part["name"]: float(part["points"]) for part in result["parts"]}
     for name, cells in answers_of(master).items():
-        grade = book.find_grade(name, exercise, exercise, student)
+        grade = grade_of(book, name, exercise, student)
         comments = [book.find_comment(cell, exercise, exercise, student) for cell in cells]
         waits = name not in points and name in answers  # a written answer keeps its points until it is read again
         if path.is_file() and any(before.get(cell) != answers.get(cell) for cell in cells):
@@ -129,6 +129,20 @@ def book_submission(
             comments[0].auto_comment = None if waits else "No response."
     book.db.commit()
     write_atomically(path, lambda unfinished: nbformat.write(marked_notebook(master, answers, result), unfinished))
+
+
+def grade_of(book: Any, name: str, exercise: str, student: str) -> Any:
+    """The row of one grade, made again if somebody has taken it out."""
+    from nbgrader.api import Grade, MissingEntry
+
+    try:
+        return book.find_grade(name, exercise, exercise, student)
+    except MissingEntry:
+        cell = book.find_grade_cell(name, exercise, exercise)
+        grade = Grade(cell=cell, notebook=book.find_submission_notebook(exercise, exercise, student))
+        book.db.add(grade)
+        book.db.flush()
+        return grade
 
 
 def answers_of(master: Any) -> dict[str, list[str]]:

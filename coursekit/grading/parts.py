@@ -419,7 +419,8 @@ def difference(got: Arrays, want: Arrays, only: str = "") -> str | None:
         if found.shape != right.shape:
             return f"{which} has the wrong shape" + values(found.shape, right.shape)
         if (found.dtype == bool) != (right.dtype == bool):
-            return f"{which} is of type {found.dtype}, not {right.dtype}"
+            unlike = "is of type bool, and should hold numbers" if found.dtype == bool else "is not of type bool"
+            return f"{which} {unlike}" + values(found.dtype, right.dtype)
         if not np.isfinite(found).all() and np.isfinite(right).all():
             return f"{which} holds entries that are no finite number (nan or inf)"
         if not alike(found, right):

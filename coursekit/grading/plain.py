@@ -11,6 +11,7 @@ import functools
 import importlib
 import pkgutil
 import types
+import typing
 from collections.abc import Collection
 from typing import Any
 
@@ -20,8 +21,14 @@ from torch import nn
 
 from coursekit.grading.rules import builtins_in, can_be_read, nodes_of, words
 
-MODULES = words("torch torch.nn torch.nn.functional math numpy functools itertools dataclasses coursekit.nn.attention")
-TYPES = words("__future__ typing collections.abc")  # what is imported from them only annotates
+MODULES = words(
+    "torch torch.nn torch.nn.functional math numpy functools itertools dataclasses time coursekit.nn.attention"
+)
+TYPES = words("__future__ typing collections.abc")  # and from them, these names alone: they only annotate
+ANNOTATIONS = words(
+    """annotations Any Callable Collection Dict Final FrozenSet Generator Hashable Iterable Iterator List Literal
+    Mapping Optional Sequence Set Sized Tuple Type Union"""
+)
 ATTRIBUTES = words(
     """nn functional linalg special Tensor BoolTensor FloatTensor LongTensor Size dtype device shape ndim data T mT H
     abs absolute acos add add_ addbmm addcdiv addcmul addmm addmv all allclose amax amin aminmax any arange argmax
@@ -53,7 +60,7 @@ ATTRIBUTES = words(
     constant_ trunc_normal_ extra_repr named_parameters children named_children buffers state_dict apply
     is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce wraps
     cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
-    dataclass field name
+    dataclass field name cdist perf_counter time
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
     rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention"""
 )  # the last two lines are what some part forbids: that is noticed where it runs, and told in the part's own words
@@ -86,6 +93,7 @@ def brought_along() -> frozenset[str]:
         torch.Generator(),
     ]
     waiting += [vars(builtins)[name] for name in FUNCTIONS]
+    waiting += [typing.ForwardRef("int"), *(vars(typing)[name] for name in ANNOTATIONS & {*vars(typing)})]
     found: dict[int, Any] = {}
     while waiting:
         if id(one := waiting.pop()) not in found:
@@ -125,7 +133,8 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
         case ast.ImportFrom(module=module, names=names, level=level):
             if module not in MODULES | TYPES or level:
                 return [module or "."]
-            listed = [module in TYPES or is_listed(alias.name, given) for alias in names]
+            types_only = module in TYPES
+            listed = [alias.name in ANNOTATIONS if types_only else is_listed(alias.name, given) for alias in names]
             odd = [alias.name == "*" or is_dunder(alias.asname or "") for alias in names]
             return [alias.name for alias, good, bad in zip(names, listed, odd) if bad or not good]
         case ast.ClassDef(bases=bases, keywords=keywords):

@@ -16,7 +16,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from coursekit.files import write_atomically
 from coursekit.grading import GradingError, printable
 from coursekit.grading.book import refuse_triggers
 from coursekit.grading.intake import Student, Submission
-from coursekit.grading.tables import remove_student
+from coursekit.grading.tables import NAMING, hide_in, remove_student
 
 LONGEST = 300  # characters of a text in the log
 PERSONAL = ("autograded", "feedback", "submitted", "superseded")  # folders with one for each student
@@ -374,10 +374,11 @@ def in_gradebook(log: Log, exercise: str, student: str, grades: dict[str, tuple]
     where = f"{exercise}, {printable(student)}"
     if "points" not in known:
         return [f"{where}: marks are in the gradebook of which the log knows nothing; was its end cut off?"]
+    booked = known["points"]
     problems = [
-        f"{where}: {name} has {say(points[name])} in the gradebook, the marking booked {say(known['points'].get(name))}"
-        for name in points
-        if points[name] != known["points"].get(name)
+        f"{where}: {name} has {say(points.get(name))} in the gradebook, the marking booked {say(booked.get(name))}"
+        for name in sorted({*points, *booked})
+        if name not in points or points[name] != booked.get(name)
     ]
     before = known.get("by_hand", {})
     for name in sorted({*by_hand, *before}) if people else ():
@@ -444,8 +445,17 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed += [remove(out, out / kind / name) for kind in PERSONAL for name in ids if (out / kind / name).exists()]
     theirs = {pseudonym(key, name) for name in ids}
     removed += [remove(out, path) for path in results_of(log, out, theirs)]
-    tables = {path: rows for path in sorted(out.glob("*.csv")) if (rows := remove_student(path, ids))}
-    removed += [f"{rows} row{'s' * (rows > 1)} of {path.name}" for path, rows in tables.items()]
+    tables, words = {}, {*ids}
+    for path in sorted(out.glob("*.csv")):
+        if rows := remove_student(path, ids):
+            tables[path] = None
+            removed.append(f"{len(rows)} row{'s' * (len(rows) > 1)} of {path.name}")
+            words |= {row.get(column, "") for row in rows for column in NAMING}
+    hidden = hiding(dict.fromkeys(words, "…"))
+    for path in sorted(out.glob("*.csv")) if removed else ():
+        if rows := hide_in(path, hidden):
+            tables[path] = None
+            removed.append(f"their name in {rows} other row{'s' * (rows > 1)} of {path.name}")
     if not removed:
         raise GradingError(f"nothing in {out} names a student {printable(student)!r}")
     if (out / "similar").exists():  # pairs of students; it can be made again
@@ -540,14 +550,7 @@ def without_names(found: list[Submission], key: bytes, roster: Iterable[Student]
     words = {word: pseudonym(key, s.id) for s in roster for word in (s.id, s.name, s.email, s.platform_id)}
     for s, name in zip(found, names):  # flags quote the outermost folder or file, in which a name has any spelling
         words |= dict.fromkeys((s.file, s.file.partition("/")[0], s.student, s.name, s.platform_id), name)
-    words = {word.casefold(): name for word, name in words.items() if len(word) > 1}
-    longest_first = sorted(words, key=len, reverse=True)
-    letter = r"[^\W_]"  # in "Anna Schmidt_4711" a name ends at the underscore
-    pattern = re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, longest_first))})(?!{letter})", re.IGNORECASE)
-
-    def hidden(text: str) -> str:
-        return pattern.sub(lambda match: words.get(match[0].casefold(), "…"), text) if words else text
-
+    hidden = hiding(words)
     return [
         replace(
             s,
@@ -560,3 +563,12 @@ def without_names(found: list[Submission], key: bytes, roster: Iterable[Student]
         )
         for s, name in zip(found, names)
     ]
+
+
+def hiding(words: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that puts other words into the places of names, in whatever case these are written."""
+    words = {word.casefold(): other for word, other in words.items() if len(word) > 1}
+    longest_first = sorted(words, key=len, reverse=True)
+    letter = r"[^\W_]"  # in "Anna Schmidt_4711" a name ends at the underscore
+    pattern = re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, longest_first))})(?!{letter})", re.IGNORECASE)
+    return lambda text: pattern.sub(lambda match: words.get(match[0].casefold(), "…"), text) if words else text

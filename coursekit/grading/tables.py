@@ -6,7 +6,7 @@ of it begins a formula.
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ NEEDS_MARK = re.compile(rf"(^[\s\"]*)(?=[{SIGNS}])|([;|]\s*)(?=[\"{SIGNS}]|$)")
 MOODLE = ["Identifier", "Full name", "ID number", "Grade", "Maximum Grade"]
 MOODLE += ["Last modified (grade)", "Feedback comments"]
 CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+NAMING = ["student", "name", "platform_id", "Full name", "Student"]  # columns that hold a student's names
 IDENTITIES = ["pseudonym", "student", "name", "platform_id", "file"]
 
 
@@ -119,8 +120,8 @@ def write_identities(path: Path, real: Mapping[str, Any]) -> None:
     write_rows(path, [IDENTITIES, *(known[name] for name in sorted(known))])
 
 
-def remove_student(path: Path, names: set[str]) -> int:
-    """Take the rows of a student out of a table written here; return how many.
+def remove_student(path: Path, names: set[str]) -> list[dict[str, str]]:
+    """Take the rows of a student out of a table written here; return them, by column.
 
     Args:
         names: the student's id, pseudonym and number on the platform. A number counts where no id stands beside it.
@@ -137,4 +138,14 @@ def remove_student(path: Path, names: set[str]) -> int:
     left = [row for row in rows if not is_theirs(row)]
     if len(left) < len(rows):
         write_rows(path, [head, *left])
-    return len(rows) - len(left)
+    return [dict(zip(head, row)) for row in rows if row not in left]
+
+
+def hide_in(path: Path, hidden: Callable[[str], str]) -> int:
+    """Put names out of sight where other rows of the marker's table quote them; return in how many."""
+    head, *rows = read_rows(path)
+    quoting = [head.index(column) for column in ("file", "flags") if column in head]
+    changed = [[hidden(cell) if n in quoting else cell for n, cell in enumerate(row)] for row in rows]
+    if changed != rows:
+        write_rows(path, [head, *changed])
+    return sum(new != old for new, old in zip(changed, rows))

@@ -1,8 +1,10 @@
 """What an answer may use where functions are forbidden: everyday code passes, what could hide something does not."""
 
+import collections.abc
 import importlib
 import linecache
 import types
+import typing
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from torch.nn import functional as F
 
 from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
-from coursekit.grading.plain import ATTRIBUTES, beyond, brought_along
+from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, beyond, brought_along
 from tests.grading.answers import self_attention, transformer
 
 HIDES = {
@@ -60,6 +62,14 @@ HIDES = {
     "x = torch.zeros(3, layout=torch.sparse_coo)": "sparse_coo",
     "async def f(): pass": "async",
     "x = 1\n" * 4000: "what cannot be read",
+    "from typing import get_type_hints\ndef f(a: 'torch._refs.native_layer_norm'): pass": "get_type_hints",
+    "from typing import sys": "sys",
+    "from typing import operator": "operator",
+    "from typing import ForwardRef": "ForwardRef",
+    "from typing import Optional\nOptional['norm'].__args__[0]": "__args__",
+    "from collections.abc import sys": "sys",
+    "import typing": "typing",
+    "from time import sleep": "sleep",
 }
 
 
@@ -72,7 +82,8 @@ def test_what_could_hide_something_is_not_listed(source, name):
     "source",
     [
         "import math\nimport numpy as np\nimport torch.nn.functional as F\nfrom torch import nn, Tensor",
-        "from typing import Callable\nfrom __future__ import annotations",
+        "from typing import Callable, Optional, Tuple\nfrom __future__ import annotations",
+        "import time\nstart = time.perf_counter()\nprint(time.time() - start)",
         "class A(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.norm, self.d = 1, 2",
         "class A:\n    def _split(x): return x\ny = A._split(3)",
         "%time y = torch.softmax(x, -1)\nprint(f'{y.shape}')",
@@ -108,6 +119,14 @@ def test_the_course_answers_no_part_that_forbids_its_own_subject():
     source = "def attention(q, k, v, mask=None):\n    return course.attend(q, k, v, mask, need_weights=True)"
     assert beyond(source, attention.given) == ["attend"]
     assert beyond(source, multi_head_attention.given) == []
+
+
+def test_what_may_be_imported_for_annotations_evaluates_nothing():
+    """``typing`` has functions that run strings, and modules: ``get_type_hints``, ``typing.sys``."""
+    for name in ANNOTATIONS - {"annotations"}:
+        for module in (typing, collections.abc):
+            one = getattr(module, name, list)
+            assert not isinstance(one, types.ModuleType | types.FunctionType | types.BuiltinFunctionType), name
 
 
 def test_every_listed_name_exists_so_that_what_it_leads_to_is_known():

@@ -320,6 +320,17 @@ def test_marks_that_vanish_are_noticed(out):
     assert f"09_x: marks of {pseudonym(KEY, 's2')} are in the log and not in the gradebook" in verify(out, KEY)
 
 
+def test_a_grade_that_vanishes_is_noticed_and_booked_again(out):
+    with gradebook(out) as book:
+        book.db.delete(book.find_grade("check-sum", "09_x", "09_x", "s2"))
+        book.db.commit()
+    assert verify(out, KEY) == ["09_x, s2: check-sum has no points in the gradebook, the marking booked 9 points"]
+    mark(out)
+    assert verify(out, KEY) == []
+    with gradebook(out) as book:
+        assert book.find_grade("check-sum", "09_x", "09_x", "s2").auto_score == 9
+
+
 def test_changed_files_are_noticed(out):
     for path in ("09_x_moodle.csv", "feedback/s1/09_x/09_x.html", "autograded/s3/09_x/09_x.ipynb"):
         (out / path).write_text((out / path).read_text() + " ")
@@ -403,6 +414,23 @@ def test_a_forgotten_student_is_nowhere_any_more(out):
     assert {at[1] for at in Log(out, KEY).known if at[0] == "09_x"} == {"", pseudonym(KEY, "s2"), pseudonym(KEY, "s3")}
     with pytest.raises(GradingError, match="names a student 's1'"):
         forget(out, "s1", KEY)
+
+
+def test_a_forgotten_student_is_not_quoted_in_other_rows(out):
+    flag = "its folder says s1, and whoever made it made one for s2 and s1"
+    rows = [
+        SimpleNamespace(submission=one, status="not marked", result=None, standing=None)
+        for one in (
+            Submission("Anna Schmidt_1_file_/x.ipynb", student="s1", name="Anna Schmidt"),
+            Submission("ANNA SCHMIDT_2_file_/x.ipynb", flags=[flag]),
+            Submission("s2/x.ipynb", student="s2", name="Bob Miller", flags=[flag]),
+        )
+    ]
+    write_tables(rows, out, "10_y", MASTER, 15)
+    assert "their name in 2 other rows of 10_y.csv" in forget(out, "s1", KEY)
+    left = (out / "10_y.csv").read_text()
+    assert not [word for word in ("s1", "Anna", "ANNA") if word in left]
+    assert "its folder says …, and whoever made it made one for s2 and …" in left
 
 
 @pytest.mark.parametrize("student", ["", ".", "..", "../s1", "/", "s1/..", "x\x1b", "09_x", "*"])

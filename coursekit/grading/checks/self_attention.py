@@ -446,7 +446,7 @@ add_and_norm = Part(
             lambda x, y, *rest: y + norm_reference(x, 0 * y, *rest)
         ),
     },
-    forbidden=dict.fromkeys(NORMS, BY_HAND),
+    forbidden=dict.fromkeys([*NORMS, "F.normalize"], BY_HAND),
 )
 
 
