@@ -145,13 +145,7 @@ def grade(
         marking = Marking(exercise, master, out, key, private, unsafe, rows, log)
         jobs = jobs_of(marking, due)
         with contextlib.closing(open_book(out)) as marking.book:
-            try:
-                book_exercise(marking.book, out, exercise, master)
-            except Exception as error:
-                raise GradingError(
-                    f"{out / 'gradebook.db'} does not fit this exercise ({error}): put back a copy of it, or remove it "
-                    "and mark again"
-                ) from error
+            book_exercise(marking.book, out, exercise, master)
             refuse_other_names(marking, {student.id for student in students}, anonymous)
             start(len(jobs))
             again = mark_all(marking, jobs, workers, scheduler, tls, progress)

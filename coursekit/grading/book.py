@@ -71,7 +71,13 @@ def refuse_triggers(path: Path) -> None:
 
 
 def book_exercise(book: Any, out: Path, exercise: str, master: Any) -> None:
-    """Make the exercise and its cells known to the gradebook, and the released notebook to the formgrader."""
+    """Make the exercise and its cells known to the gradebook, and the released notebook to the formgrader.
+
+    Raises:
+        GradingError: somebody has taken rows out of the gradebook that others need.
+    """
+    from nbgrader.api import InvalidEntry
+
     source = out / "source" / exercise / f"{exercise}.ipynb"
     source.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(master, source)
@@ -81,7 +87,11 @@ def book_exercise(book: Any, out: Path, exercise: str, master: Any) -> None:
         about, name = mark_up(cell), mark_up(cell).get("grade_id")
         if about.get("grade"):
             settings = {"max_score": float(about["points"]), "cell_type": cell.cell_type}
-            book.update_or_create_grade_cell(name, exercise, exercise, **settings)
+            try:
+                book.update_or_create_grade_cell(name, exercise, exercise, **settings)
+            except InvalidEntry:
+                book.db.rollback()
+                raise GradingError(f"{out / 'gradebook.db'} has lost a part of {name}: put back a copy of it") from None
         if about.get("solution"):
             book.update_or_create_solution_cell(name, exercise, exercise)
         if name:

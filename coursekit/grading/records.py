@@ -445,16 +445,16 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed += [remove(out, out / kind / name) for kind in PERSONAL for name in ids if (out / kind / name).exists()]
     theirs = {pseudonym(key, name) for name in ids}
     removed += [remove(out, path) for path in results_of(log, out, theirs)]
-    tables, words = {}, {*ids}
+    tables, words = set(), {*ids}
     for path in sorted(out.glob("*.csv")):
         if rows := remove_student(path, ids):
-            tables[path] = None
+            tables.add(path)
             removed.append(f"{len(rows)} row{'s' * (len(rows) > 1)} of {path.name}")
             words |= {row.get(column, "") for row in rows for column in NAMING}
     hidden = hiding(dict.fromkeys(words, "…"))
     for path in sorted(out.glob("*.csv")) if removed else ():
         if rows := hide_in(path, hidden):
-            tables[path] = None
+            tables.add(path)
             removed.append(f"their name in {rows} other row{'s' * (rows > 1)} of {path.name}")
     if not removed:
         raise GradingError(f"nothing in {out} names a student {printable(student)!r}")
@@ -462,7 +462,7 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed.append(remove(out, out / "similar"))
     for name in booked or [student]:
         log.add("forgotten", student=name)
-    for path in tables:
+    for path in sorted(tables):
         for exercise, whose in list(log.known):
             if not whose and path.name in log.known[exercise, ""]["files"]:
                 log.add("wrote", exercise, files={path.name: sha256(path)})

@@ -135,10 +135,10 @@ def remove_student(path: Path, names: set[str]) -> list[dict[str, str]]:
         own = [line[column] for column in ("pseudonym", "student", "ID number", "SIS User ID") if line.get(column)]
         return bool(set(own) & names) or (not own and bool({line.get("Identifier"), line.get("ID")} & numbers))
 
-    left = [row for row in rows if not is_theirs(row)]
-    if len(left) < len(rows):
-        write_rows(path, [head, *left])
-    return [dict(zip(head, row)) for row in rows if row not in left]
+    theirs = [row for row in rows if is_theirs(row)]
+    if theirs:
+        write_rows(path, [head, *(row for row in rows if not is_theirs(row))])
+    return [dict(zip(head, row)) for row in theirs]
 
 
 def hide_in(path: Path, hidden: Callable[[str], str]) -> int:

@@ -331,6 +331,13 @@ def test_a_grade_that_vanishes_is_noticed_and_booked_again(out):
         assert book.find_grade("check-sum", "09_x", "09_x", "s2").auto_score == 9
 
 
+def test_a_gradebook_that_lost_a_cell_is_said_in_a_sentence(out):
+    with contextlib.closing(sqlite3.connect(out / "gradebook.db")) as book, book:
+        book.execute("delete from grade_cells where id in (select id from base_cell where name = 'check-sum')")
+    with pytest.raises(GradingError, match="has lost a part of check-sum: put back a copy"):
+        mark(out)
+
+
 def test_changed_files_are_noticed(out):
     for path in ("09_x_moodle.csv", "feedback/s1/09_x/09_x.html", "autograded/s3/09_x/09_x.ipynb"):
         (out / path).write_text((out / path).read_text() + " ")
