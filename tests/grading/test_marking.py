@@ -20,7 +20,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.grading import GradingError, batch, folder, sandbox
+from coursekit.grading import GradingError, batch, folder, marking, sandbox
 from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
@@ -625,6 +625,29 @@ def test_odd_code_in_one_answer_costs_another_nothing(bubblewrap):
         assert part(result, "decoder_mask")["points"] == part(result, "decoder_mask")["of"]
     problem = part(mark({**job(), "exercise": exercise, "master": released, "answers": own}), "add_and_norm")["problem"]
     assert problem.startswith("it uses os: since this part forbids functions")
+
+
+def test_two_processes_share_the_time_of_one_hand_in(monkeypatch):
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    asked = []
+
+    def run(steps, unsafe, seconds):
+        asked.append(seconds)
+        raise GradingError("seen")
+
+    monkeypatch.setattr(sandbox, "run", run)
+    parts = importlib.import_module("coursekit.grading.checks.self_attention").PARTS
+    answers = models(exercise) | {"decoder_mask": models(exercise)["decoder_mask"] + "\nimport os\n"}
+    steps = marking.steps_of(released["cells"], answers, parts)
+    for step in steps:
+        step |= {"calls": [None]} if "name" in step else {}
+    processes = marking.apart(steps, parts, answers)
+    assert len(processes) == 2
+    for together in processes:
+        with pytest.raises(GradingError, match="seen"):
+            marking.run_all(together, exercise, unsafe=False)
+    assert sum(asked) == 1.5 * sum(part.seconds for part in parts)
 
 
 def test_how_a_part_ended_tells_at_most_eight_bits():
