@@ -171,7 +171,7 @@ class Reader:
         return ("known", who) in self.state.facts.get("known", {})
 
     def read(self, sentence: str) -> Reading:
-        """Understand one sentence, in the way that has the fewest faults, and believe it."""
+        """Understand one sentence, in the way with the fewest faults and then the most statements, and believe it."""
         found = []
         for text in dict.fromkeys((sentence, sentence[0].lower() + sentence[1:])):
             for pattern in patterns():
@@ -180,7 +180,7 @@ class Reader:
         if not found:
             self.topic, self.thing = None, ""
             return Reading(sentence)
-        best = min(found, key=lambda reading: len(reading.faults))
+        best = min(found, key=lambda reading: (len(reading.faults), -reading.checks))
         self.believe(best)
         return best
 
