@@ -10,8 +10,10 @@ import platform
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -21,11 +23,12 @@ from coursekit.convert.hub import read_model, write_model
 from coursekit.data.batches import Batch
 from coursekit.data.packing import pack
 from coursekit.data.pretraining import Redrawn
-from coursekit.data.world.judge import judged
+from coursekit.data.world.judge import judged, novelty, split_sentences
 from coursekit.data.world.plots import tales
 from coursekit.decode.text import complete
-from coursekit.evaluate.language import SlidingWindow, perplexity
+from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
+from coursekit.models.ngram import KneserNey, NGram
 from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
@@ -40,6 +43,7 @@ STEPS, PASS = 20_000, 2000  # 41 million tokens; stories of a pass
 EVALUATE_EVERY, SAVE_EVERY, LOG_EVERY = 500, 50, 50
 HELD_OUT = {"validation": 200, "test": 500}
 TOLD = {"validation": 50, "test": 500}  # by the model, for the judge
+COUNTED, ORDERS = 10, (3, 5, 8)  # passes that the rival has read, and its lengths to choose from
 
 
 # --- texts ---------------------------------------------------------------------------------------------------
@@ -59,11 +63,21 @@ def read_tokenizer(folder: Path) -> BPE:
     return load_tokenizer(path)
 
 
-def told_anew(tokenizer: BPE, generator: torch.Generator) -> Batch:
-    """One pass: ``ids`` (N, T + 1) of stories that nobody has told before."""
+def drawn_stories(generator: torch.Generator) -> list[str]:
+    """The stories of one pass, which nobody has told before."""
     number = int(torch.randint(2**31, (), generator=generator))
-    documents = [tokenizer.encode(tale.text) for tale in tales(PASS, "train", number)]
+    return [tale.text for tale in tales(PASS, "train", number)]
+
+
+def told_anew(tokenizer: BPE, generator: torch.Generator) -> Batch:
+    """One pass as the model reads it: ``ids`` (N, T + 1)."""
+    documents = [tokenizer.encode(text) for text in drawn_stories(generator)]
     return {"ids": pack(documents, SIZES["max_length"], tokenizer.ids[END])}
+
+
+def read_first(passes: int) -> list[str]:
+    """The stories of the first passes again, as ``Redrawn`` draws them."""
+    return [text for number in range(passes) for text in drawn_stories(torch.Generator().manual_seed(number))]
 
 
 @cache
@@ -91,6 +105,57 @@ def measure(model: nn.Module, split: str, tokenizer: BPE) -> dict[str, float]:
     found = perplexity(SlidingWindow(model, tokenizer.ids[END]), ids, sum(map(len, texts)))
     shares = judged(tell(model, tokenizer, TOLD[split]))
     return {"perplexity": found.perplexity, "bits per character": found.bits_per_character} | shares
+
+
+# --- beside others -------------------------------------------------------------------------------------------
+
+
+def counting_rival(tokenizer: BPE, texts: Sequence[str]) -> KneserNey:
+    """The best that counting does: of all lengths of context the one with the lowest perplexity on validation."""
+    end_id = tokenizer.ids[END]
+    documents = [tokenizer.encode(text) for text in texts]
+    models = [KneserNey(n, len(tokenizer), end_id=end_id).fit(documents) for n in ORDERS]
+    ids = [tokenizer.encode(text) for text in held_out("validation")]
+    return min(models, key=lambda model: perplexity(model, ids).perplexity)
+
+
+def tell_by_counts(model: NGram, tokenizer: BPE, n: int, seed: int = 0) -> list[str]:
+    """Stories of an n-gram model, each token drawn from its own distribution, with as much room as the GPT has."""
+    generator, found = np.random.default_rng(seed), []
+    for _ in range(n):
+        ids: list[int] = []
+        while len(ids) < SIZES["max_length"]:
+            p = model.next_probabilities(ids)
+            token = int(generator.choice(len(p), p=p / p.sum()))
+            if token == model.end_id:
+                break
+            ids.append(token)
+        found.append(tokenizer.decode(ids))
+    return found
+
+
+def shuffled(text: str, rng: Random) -> str:
+    """A story with its sentences in another order, but for the first, which introduces somebody."""
+    first, *rest = split_sentences(text)
+    return " ".join([first, *sorted(rest, key=lambda _: rng.random())])
+
+
+def compare(model: GPT, tokenizer: BPE) -> dict[str, dict[str, float]]:
+    """The judge's shares, novelty and variety of as many stories by each: the model, counting, the world itself, and
+    the world's stories with their sentences shuffled, which is what knowing sentences but no stories is worth."""
+    n, read, rng = TOLD["test"], read_first(COUNTED), Random(0)
+    rival, real = counting_rival(tokenizer, read), held_out("test")[:n]
+    told = {
+        "model": tell(model, tokenizer, n),
+        "model at temperature 0.5": tell(model, tokenizer, n, temperature=0.5),
+        f"Kneser-Ney of order {rival.n}": tell_by_counts(rival, tokenizer, n),
+        "real stories": real,
+        "real sentences, shuffled": [shuffled(text, rng) for text in real],
+    }
+    return {
+        teller: judged(texts) | novelty(texts, read) | {"distinct-3": distinct_n([text.split() for text in texts], 3)}
+        for teller, texts in told.items()
+    }
 
 
 # --- the run -------------------------------------------------------------------------------------------------
@@ -149,6 +214,7 @@ def finish(model: GPT, tokenizer: BPE, metrics: dict[str, Any], out: Path = FOLD
     weights = in_eight_bits(weights)
     model = from_hugging_face(GPT, config, from_eight_bits(weights))
     metrics |= {"test": measure(model, "test", tokenizer), "test in float32": before}
+    metrics |= {"tellers": compare(model, tokenizer)}
     write_model(out, config, weights)
     save_tokenizer(tokenizer, out / "tokenizer.json")
     save_json(out / "metrics.json", metrics)

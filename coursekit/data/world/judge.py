@@ -372,6 +372,20 @@ def judge(text: str) -> Verdict:
     return Verdict(tuple(reader.read(sentence) for sentence in split_sentences(text)))
 
 
+def novelty(texts: Sequence[str], read: Sequence[str]) -> dict[str, float]:
+    """How much of some stories is word for word in others that were read.
+
+    Returns:
+        ``stories known`` and ``sentences known``: the shares that are among those of ``read``.
+    """
+    stories, sentences = set(read), {sentence for text in read for sentence in split_sentences(text)}
+    told = [sentence for text in texts for sentence in split_sentences(text)]
+    return {
+        "stories known": sum(text in stories for text in texts) / max(1, len(texts)),
+        "sentences known": sum(sentence in sentences for sentence in told) / max(1, len(told)),
+    }
+
+
 def judged(texts: Sequence[str]) -> dict[str, float]:
     """Shares over many stories.
 
