@@ -23,12 +23,15 @@ from coursekit.convert.hub import read_model, write_model
 from coursekit.data.batches import Batch
 from coursekit.data.packing import pack
 from coursekit.data.pretraining import Redrawn
+from coursekit.data.world import stories
 from coursekit.data.world.judge import judged, novelty, split_sentences
+from coursekit.data.world.plain_judge import judge_plain
 from coursekit.data.world.plots import tales
 from coursekit.decode.text import complete
 from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.ngram import KneserNey, NGram
+from coursekit.recipes import gpt
 from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
@@ -140,9 +143,19 @@ def shuffled(text: str, rng: Random) -> str:
     return " ".join([first, *sorted(rest, key=lambda _: rng.random())])
 
 
+def tell_plainly(n: int, seed: int = 0) -> list[str]:
+    """Plain stories of ``gpt-documentation``, which reads much else: its own after three words of the world's."""
+    model, tokenizer = gpt.load()
+    prompts = [" ".join(story.text.split()[:3]) for story in stories(n, "validation")]
+    choices = {"temperature": 1.0, "generator": torch.Generator().manual_seed(seed)}
+    return [prompt + text for prompt, text in zip(prompts, complete(model, tokenizer, prompts, 150, **choices))]
+
+
 def compare(model: GPT, tokenizer: BPE) -> dict[str, dict[str, float]]:
     """The judge's shares, novelty and variety of as many stories by each: the model, counting, the world itself, and
-    the world's stories with their sentences shuffled, which is what knowing sentences but no stories is worth."""
+    the world's stories with their sentences shuffled, which is what knowing sentences but no stories is worth. And of
+    plain stories, which are shorter and have no plot, those of the model that reads documentation, code and French too.
+    """
     n, read, rng = TOLD["test"], read_first(COUNTED), Random(0)
     rival, real = counting_rival(tokenizer, read), held_out("test")[:n]
     told = {
@@ -152,10 +165,14 @@ def compare(model: GPT, tokenizer: BPE) -> dict[str, dict[str, float]]:
         "real stories": real,
         "real sentences, shuffled": [shuffled(text, rng) for text in real],
     }
-    return {
-        teller: judged(texts) | novelty(texts, read) | {"distinct-3": distinct_n([text.split() for text in texts], 3)}
-        for teller, texts in told.items()
+    found = {teller: judged(texts) | novelty(texts, read) for teller, texts in told.items()}
+    told |= {
+        "plain stories of gpt-documentation": tell_plainly(n),
+        "real plain stories": [story.text for story in stories(n, "test")],
     }
+    plain = {teller: judged(texts, judge_plain) for teller, texts in told.items() if teller not in found}
+    varied = {teller: {"distinct-3": distinct_n([text.split() for text in texts], 3)} for teller, texts in told.items()}
+    return {teller: shares | varied[teller] for teller, shares in (found | plain).items()}
 
 
 # --- the run -------------------------------------------------------------------------------------------------

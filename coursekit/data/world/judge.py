@@ -14,7 +14,7 @@ that can be after all that happened before. What it minds it counts by kind:
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -386,14 +386,17 @@ def novelty(texts: Sequence[str], read: Sequence[str]) -> dict[str, float]:
     }
 
 
-def judged(texts: Sequence[str]) -> dict[str, float]:
+def judged(texts: Sequence[str], read: Callable[[str], Verdict] = judge) -> dict[str, float]:
     """Shares over many stories.
+
+    Args:
+        read: ``judge``, or for plain stories ``plain_judge.judge_plain``.
 
     Returns:
         ``sentences understood``, ``statements that hold`` (of those in sentences that were understood), ``stories
         consistent``, and for each kind of fault the share of stories that have one.
     """
-    verdicts = [judge(text) for text in texts]
+    verdicts = [read(text) for text in texts]
     readings = [reading for verdict in verdicts for reading in verdict.readings]
     kinds = Counter(kind for verdict in verdicts for kind in {kind for kind, _ in verdict.faults})
     checks = sum(verdict.checks for verdict in verdicts)
