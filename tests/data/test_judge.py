@@ -154,7 +154,7 @@ def one_of(words) -> str:
 
 
 def replaced(text: str, pattern: str, other, rng: Random) -> str | None:
-    """One occurrence, drawn by lot, for another word."""
+    """One occurrence, chosen at random, becomes another word."""
     found = list(re.finditer(pattern, text))
     if not found:
         return None

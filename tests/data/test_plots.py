@@ -11,7 +11,7 @@ from coursekit.data.world.grammar import Thing, split_of
 from coursekit.data.world.lexicon import ADJECTIVES, NOUNS
 from coursekit.data.world.meaning import suits
 from coursekit.data.world.plots import CHOICE, PLOTS, SLOT, Teller, tale, tales, telling
-from coursekit.data.world.ways import EVENTS, KEYS, State
+from coursekit.data.world.ways import EVENTS, KEYS, Facts
 from coursekit.data.world.words import ANIMALS, JOBS, NAMES, PLACES, STATIC, THINGS, TROUBLES, WEATHER, clash, fits
 
 TALES = tales(400, seed=7)
@@ -120,7 +120,7 @@ def test_nothing_that_is_not_true_can_be_told():
 
 
 def test_a_relation_has_one_value_for_each_key():
-    state = State()
+    state = Facts()
     for fact in (("with", "kite", "Anna"), ("with", "hat", "Anna"), ("with", "kite", "Paul"), ("weather", "rain")):
         state.add(fact)
     state.add(("weather", "snow"))
@@ -130,7 +130,7 @@ def test_a_relation_has_one_value_for_each_key():
 
 
 def test_needs_are_true_together_or_not_at_all():
-    state = State()
+    state = Facts()
     for fact in (("at", "Anna", "bridge"), ("at", "Paul", "mill"), ("with", "kite", "mill")):
         state.add(fact)
     together = (("at", "A", "p"), ("with", "T", "p"))

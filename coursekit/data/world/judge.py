@@ -1,8 +1,8 @@
-"""A reader of stories: finds the statements of a text by its words alone and sees whether they hold.
+"""A judge of stories: it parses a text into statements, from the words alone, and checks whether they hold.
 
-It knows the ways of saying things (``ways.EVENTS``) and what is always true, but nothing of how a story was made. It
-reads one sentence after the other as somebody would who does not know what comes: who is meant, what happens, whether
-that can be after all that happened before. What it minds it counts by kind:
+It knows the ways of saying things (``ways.EVENTS``) and what is always true, but not how a story was made. It reads one
+sentence after another, as you would: who is meant, what happens, and whether that is possible after all that happened
+before. Faults are counted by kind:
 
 - ``name``: somebody acts who was never introduced, or is introduced twice;
 - ``pronoun``: it fits nobody, or not whom it must mean;
@@ -20,7 +20,7 @@ from functools import cache
 
 from coursekit.data.world.lexicon import ADJECTIVES
 from coursekit.data.world.plots import PERSONS, SLOT, THING_SLOTS, subject_slot
-from coursekit.data.world.ways import CONNECTIVES, EVENTS, Event, State
+from coursekit.data.world.ways import CONNECTIVES, EVENTS, EventKind, Facts
 from coursekit.data.world.words import (
     ANIMALS,
     CHORES,
@@ -157,10 +157,10 @@ class Reading:
 
 
 @dataclass
-class Reader:
+class StoryReader:
     """What a reader remembers."""
 
-    state: State = field(default_factory=State)
+    state: Facts = field(default_factory=Facts)
     looks: dict[str, str] = field(default_factory=dict)  # of every thing that was spoken of
     topic: str | None = ""  # the subject of the sentence before; None where that was not understood
     near: list[str] = field(default_factory=list)
@@ -313,7 +313,7 @@ class Reader:
 
     # --- whether it can be
 
-    def hold(self, reading: Reading, event: Event) -> None:
+    def hold(self, reading: Reading, event: EventKind) -> None:
         state = self.state
         for thing, adjective in reading.looks.items():
             if adjective:
@@ -368,7 +368,7 @@ class Verdict:
 
 def judge(text: str) -> Verdict:
     """Read a story; nothing but its text is used."""
-    reader = Reader()
+    reader = StoryReader()
     return Verdict(tuple(reader.read(sentence) for sentence in split_sentences(text)))
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 from random import Random
 
 from coursekit.data.world.grammar import pick, split_of_all
-from coursekit.data.world.ways import CONNECTIVES, EVENTS, State
+from coursekit.data.world.ways import CONNECTIVES, EVENTS, Facts
 from coursekit.data.world.words import (
     ANIMALS,
     CHORES,
@@ -56,7 +56,7 @@ class Teller:
     """Tells one story: knows what is true, and who was spoken of last, so that every pronoun has one meaning."""
 
     rng: Random
-    state: State = field(default_factory=State)
+    state: Facts = field(default_factory=Facts)
     told: list[str] = field(default_factory=list)
     pairs: list[tuple[str, str]] = field(default_factory=list)
     looks: dict[str, str] = field(default_factory=dict)  # the adjective of each thing, or ""

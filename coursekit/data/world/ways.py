@@ -34,19 +34,19 @@ KEYS = {"in": 1, "weather": 1, "race": 1, "at": 2, "with": 2, "owner": 2, "mood"
 CONNECTIVES = ("then ", "after that, ", "a little later, ", "soon ")
 
 
-class Event(NamedTuple):
+class EventKind(NamedTuple):
     needs: tuple[tuple[str, ...], ...]
     makes: tuple[tuple[str, ...], ...]
     ways: tuple[str, ...]
 
 
-EVENTS: dict[str, Event] = {}
+EVENTS: dict[str, EventKind] = {}
 
 
 def event(name: str, needs: str, makes: str, *ways: str) -> None:
     """One row of the table."""
     facts = [tuple(tuple(fact.split()) for fact in text.split(";") if fact.strip()) for text in (needs, makes)]
-    EVENTS[name] = Event(*facts, ways)
+    EVENTS[name] = EventKind(*facts, ways)
 
 
 # --- who there is -------------------------------------------------------------------------------------------
@@ -1055,7 +1055,7 @@ event(
 # --- what is true ---------------------------------------------------------------------------------------------
 
 
-class State:
+class Facts:
     """What is true at a moment of a story, beside ``STATIC``, which always is."""
 
     def __init__(self):
@@ -1092,7 +1092,7 @@ class State:
             open_, missing = (left, missing) if left else (open_, [*missing, need])
         return missing
 
-    def happen(self, event: Event, slots: dict[str, str]) -> None:
+    def happen(self, event: EventKind, slots: dict[str, str]) -> None:
         """Make true what the event makes true; of a slot that its sentence left open, what made the needs true."""
         open_ = [slots]
         if any(len(word) == 1 and word not in slots for fact in event.makes for word in fact):
