@@ -67,6 +67,7 @@ def test_what_is_no_sentence_of_the_world_is_not_understood():
     assert not verdict.faults
     assert not verdict.consistent
     assert not judge("").consistent
+    assert not judge("Anna was a baker in Rome. She had a old kite.").consistent
     assert not judge("Anna was a baker in Rome. She had a red").consistent
 
 

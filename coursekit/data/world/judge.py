@@ -57,6 +57,7 @@ def one_of(words) -> str:
 
 
 WHO = one_of([*NAMES, *(f"the {animal}" for animal in ANIMALS)])
+ARTICLE = "(?:a (?![aeiou])|an (?=[aeiou]))"
 THING = f"(?:{one_of(DESCRIBING)} )?{one_of(THINGS)}"
 
 
@@ -67,12 +68,12 @@ def slot_pattern(slot: str) -> str:
         return f"(?:they|{WHO} and {WHO})"
     if letter in PERSONS:
         if slot.startswith("a "):
-            return f"an? {one_of(ANIMALS)}"
+            return ARTICLE + one_of(ANIMALS)
         if slot.endswith("'s"):
             return f"(?:{WHO}'s|her|his|its)"
         return {"!": WHO, "*": f"(?:{WHO}|her|him|it)"}.get(slot[-1], f"(?:{WHO}|she|he|it)")
     if letter in THING_SLOTS:
-        return {"a": f"an? {THING}", "t": f"(?:it|the {THING})"}.get(slot[0], THING)
+        return {"a": ARTICLE + THING, "t": f"(?:it|the {THING})"}.get(slot[0], THING)
     words = {
         "P": [phrases[slot.split()[0]] for phrases in PLACES.values()] if letter == "P" else (),
         "K": TOWNS,
