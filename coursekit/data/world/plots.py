@@ -1,10 +1,10 @@
-"""Plots: stories of five to fifteen sentences with goals, obstacles, attempts and endings, endlessly from a seed.
+"""Plots: stories of some 14 sentences (6 to 24) with goals, obstacles, attempts and endings, endlessly from a seed.
 
 A plot is a function that lets things happen, one event of ``ways.EVENTS`` after the other. Every event is checked
 against what is true at that moment, so that a story contradicts neither itself nor the world. ``judge`` finds that out
 again from the text alone.
 
-As in TinyStories (Eldan and Li, 2023, arXiv 2305.07759) the words are few and the stories many; other than there, the
+As in TinyStories (Eldan and Li, 2023, arXiv 2305.07759) the words are few and the stories many; unlike there, the
 truth is written down.
 """
 
