@@ -3,13 +3,10 @@
 import contextlib
 import os
 import random
-import time
 from collections.abc import Mapping
-from functools import cache
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 
 class DistributedError(RuntimeError):
@@ -43,37 +40,14 @@ def seed(value: int) -> None:
 
 
 def has_fast_bf16(where: torch.device) -> bool:
-    """Whether bfloat16 matrix products are faster than float32 there.
-
-    They are on cuda from Ampere on and on CPUs with AMX. CPUs with ``avx512_bf16`` differ, so there a measurement of
-    some milliseconds decides, once in each process.
-    """
+    """Whether bfloat16 matrix products are faster than float32 there: cuda from Ampere on, CPUs with AMX."""
     if where.type == "cuda":
         return torch.cuda.get_device_capability(where)[0] >= 8
     get = getattr(torch.cpu, "get_capabilities", None) or getattr(torch.cpu, "_is_amx_tile_supported", None)
     if where.type != "cpu" or get is None:
         return False
     found = get()  # all that the processor can do, by name, but for old versions of torch
-    if not isinstance(found, Mapping):
-        return bool(found)
-    return bool(found.get("amx_bf16")) or (bool(found.get("avx512_bf16")) and bf16_wins_here())
-
-
-@cache
-def bf16_wins_here() -> bool:
-    """Whether this CPU needs less than 0.9 of float32's time in bfloat16: the best of five tries each."""
-    tries = [(linear_seconds(torch.bfloat16), linear_seconds(torch.float32)) for _ in range(5)]
-    half, whole = (min(times) for times in zip(*tries))
-    return half < 0.9 * whole
-
-
-def linear_seconds(dtype: torch.dtype) -> float:
-    """The time that a linear layer of the course's usual width takes, its weights being float32."""
-    x, weight = torch.ones(1024, 256), torch.ones(1024, 256)  # drawn numbers would disturb a run's random generator
-    start = time.perf_counter()
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-        F.linear(x, weight)
-    return time.perf_counter() - start
+    return bool(found.get("amx_bf16")) if isinstance(found, Mapping) else bool(found)
 
 
 def autocast(where: torch.device, precision: str = "auto") -> contextlib.AbstractContextManager:

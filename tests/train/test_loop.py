@@ -1,6 +1,5 @@
 import math
 import re
-import sys
 import tempfile
 from types import MappingProxyType
 
@@ -15,8 +14,6 @@ from coursekit.data.batches import Fresh, Shuffled
 from coursekit.lectures import own_sockets
 from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine, warmup_linear
 from coursekit.train.device import autocast, has_fast_bf16, seed
-
-device_module = sys.modules[has_fast_bf16.__module__]  # coursekit.train.device is also a function
 
 
 def regression(n: int = 32, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -366,31 +363,6 @@ def test_a_cpu_without_amx_has_no_fast_bfloat16(monkeypatch, amx):
     found = MappingProxyType({"avx512_f": True, "amx_bf16": amx})
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
     assert has_fast_bf16(torch.device("cpu")) == amx
-
-
-@pytest.mark.parametrize(("seconds", "wins"), [(0.5, True), (0.95, False), (8.0, False)])
-def test_a_cpu_with_avx512_bf16_is_timed_once(monkeypatch, seconds, wins):
-    """``seconds``: of bfloat16, where float32 takes 1; one try in five is disturbed."""
-    timed = []
-
-    def linear_seconds(dtype):
-        timed.append(dtype)
-        return (seconds if dtype == torch.bfloat16 else 1.0) + 100 * (len(timed) == 3)
-
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    monkeypatch.setattr(device_module, "linear_seconds", linear_seconds)
-    device_module.bf16_wins_here.cache_clear()
-    try:
-        assert [has_fast_bf16(torch.device("cpu")) for _ in range(3)] == [wins] * 3
-        assert len(timed) == 10
-    finally:
-        device_module.bf16_wins_here.cache_clear()
-
-
-def test_timing_leaves_the_random_numbers_alone():
-    before = torch.get_rng_state()
-    assert all(0 < device_module.linear_seconds(dtype) < 60 for dtype in (torch.bfloat16, torch.float32))
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_seed_reaches_all_three_generators():
