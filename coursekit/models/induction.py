@@ -1,0 +1,90 @@
+"""A Transformer of nothing but attention: the smallest model in which induction heads appear.
+
+Blocks have no feed-forward network. With two of them a model can continue a text that repeats itself: one head notes
+which token came before each place, a head above it looks for the place after an earlier copy of the current token.
+
+Legend: B batch, T tokens, V vocabulary size, D = d_model.
+
+Source: Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*; Olsson et al. (2022), arXiv
+2209.11895.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.checks import check_heads, check_sizes
+from coursekit.nn.masks import padding_mask
+from coursekit.nn.positions import LearnedPositions
+
+
+@dataclass(frozen=True)
+class AttentionOnlyConfig:
+    """Sizes of an ``AttentionOnly``.
+
+    Attributes:
+        vocab_size: V.
+        d_model, n_heads, n_layers: D, the heads of a layer, the layers.
+        max_length: largest number of tokens.
+    """
+
+    vocab_size: int
+    d_model: int = 64
+    n_heads: int = 4
+    n_layers: int = 2
+    max_length: int = 64
+
+    def __post_init__(self):
+        check_sizes(self, "vocab_size", "d_model", "n_heads", "n_layers", "max_length")
+        check_heads(self)
+
+
+class AttentionOnly(nn.Module):
+    """``h_0 = W_e[u] + W_p``, ``h_l = h_{l-1} + attention(norm(h_{l-1}))``, ``p = softmax(norm(h_L) W_u)``.
+
+    Every layer attends to no later position. Input and output have matrices of their own.
+    """
+
+    def __init__(self, config: AttentionOnlyConfig):
+        super().__init__()
+        self.config = c = config
+        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        self.positions = LearnedPositions(c.max_length, c.d_model)
+        self.attention = nn.ModuleList(MultiHeadAttention(c.d_model, c.n_heads) for _ in range(c.n_layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(c.d_model) for _ in range(c.n_layers))
+        self.norm, self.out = nn.LayerNorm(c.d_model), nn.Linear(c.d_model, c.vocab_size, bias=False)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) of the token after each of ``ids`` (B, T); ``mask`` (B, T) is True where one is real.
+
+        Raises:
+            ValueError: there are more tokens than ``max_length``.
+        """
+        if ids.shape[1] > self.config.max_length:
+            raise ValueError(f"{ids.shape[1]} positions: the model was built for max_length={self.config.max_length}")
+        real = None if mask is None else padding_mask(mask)
+        x = self.positions(self.tokens(ids))  # (B, T, D)
+        for norm, attention in zip(self.norms, self.attention):
+            x = x + attention(norm(x), mask=real, causal=True)
+        return F.linear(self.norm(x), self.out.weight)
+
+
+def without_head(model: AttentionOnly, layer: int, head: int) -> AttentionOnly:
+    """A copy of ``model`` in which one head adds nothing (a *zero ablation*); both are counted from 0.
+
+    Raises:
+        ValueError: the model has no such head.
+    """
+    c = model.config
+    if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
+        raise ValueError(
+            f"layer={layer}, head={head}: must lie in 0..{c.n_layers - 1} and 0..{c.n_heads - 1}, counted from 0"
+        )
+    model, each = deepcopy(model), c.d_model // c.n_heads
+    with torch.no_grad():
+        model.attention[layer].out.weight[:, head * each : (head + 1) * each] = 0
+    return model
