@@ -1,8 +1,9 @@
 """Fine-tuning the pre-trained GPT for tasks that are given by a prompt, and what pre-training was worth for them.
 
 ``python -m coursekit.recipes.prompted`` teaches one model four tasks at once, longer than a lecture lasts; and the
-pre-trained model, and the same from scratch, to translate from more and more pairs. The shares of test prompts that are
-answered word for word go to ``checkpoints/prompted/metrics.json``. It can be stopped and started again at will.
+pre-trained model, and the same from scratch, to translate from more and more pairs. The weights of the first go to
+``checkpoints/prompted`` in eight bits, the shares of test prompts that are answered word for word to ``metrics.json``
+there. It can be stopped and started again at will.
 """
 
 import json
@@ -12,6 +13,9 @@ from typing import Any
 
 import torch
 
+from coursekit.convert.eight_bits import from_eight_bits, in_eight_bits
+from coursekit.convert.gpt import DROPOUTS, from_hugging_face, to_hugging_face
+from coursekit.convert.hub import read_model, write_model
 from coursekit.data.batches import Batch, Fresh
 from coursekit.data.prompts import Prompted, as_ids, classifications, instructions, summaries, translations
 from coursekit.decode.text import complete
@@ -20,10 +24,11 @@ from coursekit.recipes import gpt
 from coursekit.recipes.runs import read_command
 from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
-from coursekit.train.checkpoint import save_json
+from coursekit.train.checkpoint import load_weights, save_json
 
 BATCH, RATE, WARMUP, DROPOUT = 32, 1e-3, 20, 0.1
-METRICS = gpt.CHECKPOINTS / "prompted" / "metrics.json"
+FOLDER = gpt.CHECKPOINTS / "prompted"
+METRICS = FOLDER / "metrics.json"
 # pairs to learn from: a translation needs every word's counterpart, the others hardly more than those of the prompt
 TASKS = {translations: 30_000, summaries: 8000, classifications: 8000, instructions: 8000}
 TASK_STEPS, EVERY = 2000, 250
@@ -73,8 +78,11 @@ def share_exact(model: GPT, tokenizer: BPE, pairs: Sequence[Prompted], max_new: 
 def teach_tasks(folder: Path) -> dict[str, Any]:
     """Teach the pre-trained model all of ``TASKS``, or go on with it where ``folder`` says.
 
+    The weights that translate the validation split best are rounded to eight bits and written to ``folder/rounded``.
+
     Returns the records of the run, each with the shares of validation prompts that are answered right, as ``"tasks"``,
-    and the shares of test prompts at its end as ``"test"``.
+    and the shares of test prompts of the best weights, before rounding as ``"test in float32"`` and after as
+    ``"test"``.
     """
     model, tokenizer = gpt.load()
     model = model.to(device())
@@ -88,10 +96,14 @@ def teach_tasks(folder: Path) -> dict[str, Any]:
     run = prompted_training(model, pairs, tokenizer, TASK_STEPS, **options)
     for record in run:
         print(json.dumps(record), flush=True)
+    load_weights(folder / "best.safetensors", model)
+    before = evaluate(model.eval(), "test")
+    write(model, folder / "rounded")
     return {
         "pairs": {task.__name__: n for task, n in TASKS.items()},
         "tasks": list(run.history),
-        "test": evaluate(model.eval(), "test"),
+        "test in float32": before,
+        "test": evaluate(read(folder / "rounded").to(device()), "test"),
     }
 
 
@@ -103,6 +115,22 @@ def curve_point(beginning: str, n: int) -> float:
     run = prompted_training(model.to(device()), translations(n), tokenizer, STEPS)
     run.fit()
     return share_exact(model.eval(), tokenizer, translations(TESTED, "test"))
+
+
+def write(model: GPT, folder: Path) -> None:
+    """Configuration, and weights in eight bits."""
+    config, weights = to_hugging_face(model)
+    write_model(folder, config | dict.fromkeys(DROPOUTS, 0.0), in_eight_bits(weights))
+
+
+def read(folder: Path) -> GPT:
+    config, weights = read_model(folder)
+    return from_hugging_face(GPT, config, from_eight_bits(weights))
+
+
+def load() -> tuple[GPT, BPE]:
+    """The model that was taught all tasks, in float32 and in eval mode, and its tokenizer, that of ``gpt.load``."""
+    return read(FOLDER).eval(), gpt.load()[1]
 
 
 def load_metrics() -> dict[str, Any]:
@@ -134,7 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 points[str(n)] = curve_point(beginning, n)
                 print(f"{beginning}, {n} pairs: {points[str(n)]:.3f}", flush=True)
                 save_json(kept, found)
-    save_json(METRICS if out is None else out / "prompted" / "metrics.json", found)
+    shipped = FOLDER if out is None else out / "prompted"
+    write(read(folder / "rounded"), shipped)  # rounding again changes nothing
+    save_json(shipped / "metrics.json", found)
 
 
 if __name__ == "__main__":

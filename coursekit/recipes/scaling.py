@@ -153,7 +153,7 @@ def predicted(n: Sequence[float], losses: Sequence[float], new: float) -> dict[s
     scatter = np.sqrt(((losses - law(n, *numbers)) ** 2).sum() / free)
     at_new, inverse = slopes(np.array([float(new)])), np.linalg.inv(slopes(n).T @ slopes(n))
     half = student_t.ppf(0.975, free) * scatter * np.sqrt(1 + (at_new @ inverse @ at_new.T).item())
-    loss = law(new, *numbers).item()
+    loss, half = law(new, *numbers).item(), float(half)
     return {"law": numbers.tolist(), "loss": loss, "low": loss - half, "high": loss + half}
 
 

@@ -73,6 +73,7 @@ def tiny(monkeypatch, tmp_path, shipped):
     monkeypatch.setattr(gpt, "load", lambda: (deepcopy(shipped[0]), shipped[1]))
     monkeypatch.setattr(gpt, "new_gpt", untrained)
     monkeypatch.setattr(prompted, "TASKS", TASKS)
+    monkeypatch.setattr(prompted, "FOLDER", tmp_path / "out")
     monkeypatch.setattr(prompted, "METRICS", tmp_path / "out/metrics.json")
     sizes = {"BATCH": 2, "TASK_STEPS": 6, "EVERY": 2, "STEPS": STEPS, "PAIRS": PAIRS, "TESTED": TESTED}
     for name, value in sizes.items():
@@ -122,14 +123,18 @@ def test_tasks_are_watched_on_the_validation_split_and_measured_on_the_test_spli
     assert learned == [pair for task in TASKS for pair in task(6)]
     assert run.step == 6
     of = {split: [task(TESTED, split) for task in TASKS] for split in ("validation", "test")}
-    assert measured == 3 * of["validation"] + of["test"]
+    assert measured == 3 * of["validation"] + 2 * of["test"]
     names = [task.__name__ for task in TASKS]
     assert found["pairs"] == dict.fromkeys(names, 6)
     assert [record["step"] for record in found["tasks"]] == [2, 4, 6]
-    for i, record in enumerate([*found["tasks"], found["test"]]):
+    for i, record in enumerate([*found["tasks"], found["test in float32"], found["test"]]):
         assert {name: record[name] for name in names} == {name: (4 * i + j) / 100 for j, name in enumerate(names, 1)}
     best = json.loads((tmp_path / "best.json").read_text())
     assert best["step"] == 6, "the more are right, the better"
+    taught, read = run.model, prompted.read(tmp_path / "rounded")
+    for name, weight in taught.state_dict().items():
+        steps = weight.abs().max() / 127 if weight.dim() > 1 else 1e-3 * weight.abs() + 1e-6  # scales are of rows
+        assert ((read.state_dict()[name] - weight).abs() <= 0.51 * steps + 1e-7).all(), name
 
 
 @pytest.mark.parametrize("beginning", prompted.BEGINNINGS)
@@ -184,7 +189,9 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
         return order.index(name) / 100
 
     def teach_tasks(folder):
-        return {"test": {"translations": compute("tasks")}, "tasks": []}
+        share = compute("tasks")
+        prompted.write(gpt.load()[0], folder / "rounded")
+        return {"test": {"translations": share}, "tasks": []}
 
     monkeypatch.setattr(prompted, "teach_tasks", teach_tasks)
     monkeypatch.setattr(prompted, "curve_point", lambda beginning, n: compute((beginning, n)))
@@ -203,6 +210,10 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "state/prompted/metrics.json").read_text()) == found
     prompted.main(arguments)
     assert computed == order
+    model, _ = prompted.load()
+    assert not model.training
+    once, twice = (prompted.read(tmp_path / folder).state_dict() for folder in ("state/prompted/rounded", "out"))
+    assert all(torch.allclose(once[name], twice[name], rtol=1e-6, atol=0) for name in once)
 
 
 # --- what it shipped -----------------------------------------------------------------------------------------

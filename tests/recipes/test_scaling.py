@@ -1,4 +1,4 @@
-"""The scaling recipe: what a width is trained on, the law and its interval, and that a run goes on from what is done."""
+"""The scaling recipe: what a width is trained on, the law and its interval, and that it goes on from what is done."""
 
 import json
 
