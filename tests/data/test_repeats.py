@@ -26,7 +26,12 @@ def test_every_length_and_every_symbol_comes():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"n": 0}, "n=0"), ({"n_symbols": 0}, "n_symbols=0"), ({"lengths": (3, 2)}, "lengths"), ({"lengths": (0, 2)}, "")],
+    [
+        ({"n": 0}, "n=0"),
+        ({"n_symbols": 0}, "n_symbols=0"),
+        ({"lengths": (3, 2)}, "lengths"),
+        ({"lengths": (0, 2)}, "at least 1"),
+    ],
 )
 def test_what_cannot_be_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
