@@ -104,7 +104,7 @@ class Prices(NamedTuple):
 
 
 def climate(seed: int = 0) -> Climate:
-    """The rules of a station: 0 is the one that the lecture measures, each other number another place."""
+    """The rules of a station: 0 lies in the middle of what is possible, each other number is another place."""
     generator = torch.Generator().manual_seed(seed)
     lot = (lambda low, high: low + (high - low) * torch.rand(3, generator=generator)) if seed else middle
     air, soil, pressure = lot(0.8, 1.25).tolist()
@@ -221,6 +221,35 @@ def best_forecast(known: Station, starts: Tensor, horizon: int) -> Tensor:
     hours = starts[:, None] + h - 1  # (N, H)
     fading = rules.rho ** h[:, None] * known.noise[starts - 1][:, None]  # (H, C) * (N, 1, C)
     return seasons(rules, hours, odds @ rules.swing) + odds @ rules.offset + fading
+
+
+def possible_futures(known: Station, starts: Tensor, horizon: int, n: int, generator: torch.Generator) -> Tensor:
+    """n futures for each start, drawn by one who knows the rules, the weather and the noise of the hour before.
+
+    Their mean is `best_forecast` but for chance; their median is the forecast with the smallest expected absolute
+    error, and their quantiles those with the smallest expected pinball loss.
+
+    Args:
+        starts: hours at which a future begins, at least 1, (N,).
+        horizon: H.
+
+    Returns:
+        (N, n, H, C).
+    """
+    if len(starts) and (int(starts.min()) < 1 or int(starts.max()) > len(known.whole)):
+        raise ValueError(f"starts: must lie in 1..{len(known.whole)}, since the hour before is looked at")
+    rules, before = known.climate, starts - 1
+    paths = draw_regimes(len(starts) * n, horizon + 1, generator).unflatten(0, (-1, n))  # (N, n, 1 + H)
+    # no regime is special, so that a chain that is turned on to begin with the known weather is as likely
+    weather = ((paths - paths[..., :1] + known.regimes[before][:, None, None]) % len(REGIMES))[..., 1:]
+    noise = torch.randn(*weather.shape, len(QUANTITIES), generator=generator) * rules.sigma * rules.rough[weather]
+    state = known.noise[before][:, None]  # (N, 1, C)
+    for h in range(horizon):
+        noise[:, :, h] = state = rules.rho * state + noise[:, :, h]
+    hours = starts[:, None] + torch.arange(horizon)  # (N, H)
+    still = seasons(rules, hours, torch.zeros(len(QUANTITIES)))
+    daily = seasons(rules, hours, torch.ones(len(QUANTITIES))) - still
+    return still[:, None] + rules.swing[weather] * daily[:, None] + rules.offset[weather] + noise
 
 
 def weather_windows(n: int, length: int = 96, seed: int = 0) -> dict[str, Tensor]:

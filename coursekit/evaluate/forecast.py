@@ -318,6 +318,65 @@ def fit_ridge(history: Tensor, target: Tensor, lags: int, penalty: float = 1.0) 
     return partial(lagged, weights=torch.stack(weights), bias=torch.stack(bias))
 
 
+def linear_map(history: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+    """``W x + b`` with x all numbers of a history.
+
+    Args:
+        history: (N, L, C).
+        weights: W, (H, C, L, C): of output hour and channel, and of input hour and channel.
+        bias: b, (H, C).
+
+    Returns:
+        (N, H, C).
+
+    Raises:
+        ValueError: the history has another shape than the weights, or a value that is not finite.
+    """
+    check_windows(history, "lags", weights.shape[2])
+    if history.shape[1:] != weights.shape[2:]:
+        L, C = weights.shape[2:]
+        raise ValueError(f"histories of shape {tuple(history.shape)}: the map was fitted to (N, {L}, {C})")
+    x = precise(history)
+    return torch.tensordot(x, weights.to(x), dims=([1, 2], [2, 3])) + bias.to(x)
+
+
+def fit_linear_map(history: Tensor, target: Tensor, penalty: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """Ordinary ridge regression of every channel's forecast on every number of the history: all channels, all hours.
+
+    ``minimise sum over windows of |y - W x - b| ** 2 + penalty |W| ** 2``, b not penalised, with x the L C numbers of a
+    history, each channel divided by its standard deviation over all windows and hours, so that no unit matters.
+    Other than in `fit_ridge` no last value is taken away: with a large penalty the forecast is the mean of the targets,
+    and not "as it was". With one channel it is the textbook's ridge regression of a series on its own past.
+
+    Args:
+        history: (N, L, C).
+        target: what followed, (N, H, C). Windows with a gap (NaN) anywhere in the target are left out.
+        penalty: above 0. Each input then has a sum of squares of about N: 1 is little.
+
+    Returns:
+        The forecaster: histories (n, L, C) -> (n, H, C). Its ``keywords`` hold ``weights`` (H, C, L, C) and ``bias``
+        (H, C), in the units of the data.
+
+    Raises:
+        ValueError: windows that do not belong together, ``penalty`` out of range, or no window whose target is whole.
+
+    Source: Hoerl and Kennard (1970), *Ridge regression*, Technometrics 12(1); fitted by scikit-learn.
+    """
+    from sklearn.linear_model import Ridge
+
+    if not penalty > 0:
+        raise ValueError(f"penalty={penalty}: must be above 0")
+    whole = check_training(history, target, "lags", 1).flatten(1).all(dim=1)
+    if not whole.any():
+        raise ValueError("no window whose target is whole")
+    x, y = (part[whole].detach().cpu().double() for part in (history, target))
+    scale = x.std(dim=(0, 1), correction=0)
+    scale = torch.where(scale > 0, scale, 1.0)  # a channel that never changes has nothing to divide by
+    ridge = Ridge(alpha=penalty).fit((x / scale).flatten(1).numpy(), y.flatten(1).numpy())
+    weights = torch.from_numpy(ridge.coef_).reshape(*y.shape[1:], *x.shape[1:]) / scale
+    return partial(linear_map, weights=weights, bias=torch.as_tensor(ridge.intercept_).reshape(y.shape[1:]))
+
+
 def check_windows(history: Tensor, name: str, least: int) -> None:
     """Refuse histories that are not (N, L, C), shorter than ``least``, or with gaps; and a ``least`` below 1."""
     if history.dim() != 3 or not history.numel():

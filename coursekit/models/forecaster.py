@@ -223,6 +223,12 @@ def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     return (y[there] - target[there]).square().sum(), there.sum()
 
 
+def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """As ``forecast_loss`` with the absolute error, so that the model learns the median as MASE rewards it."""
+    there = ~batch["target"].isnan()
+    return (model(batch["history"]) - batch["target"])[there].abs().sum(), there.sum()
+
+
 def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """As ``forecast_loss`` for a decoder that reads the truth; a missing hour is read as the last one known."""
     target, last = batch["target"], batch["history"][:, -1:]

@@ -9,18 +9,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.cbook import get_sample_data
+from scipy.stats import ks_2samp
 
 from coursekit.data import series
 from coursekit.data.series import (
     REGIMES,
     STAY,
     YEAR,
+    Station,
     best_forecast,
     climate,
     draw_regimes,
     fill_forward,
     fit_scale,
     log_returns,
+    possible_futures,
     share_prices,
     station,
     weather_windows,
@@ -106,23 +109,63 @@ def test_a_station_that_cannot_be_is_refused(wrong, message):
 # --- the best forecast ----------------------------------------------------------------------------------------
 
 
-def test_the_best_forecast_is_the_mean_of_many_futures(generator):
-    """The rules played on 20,000 times from one hour: an oracle that knew less, or more, would lie elsewhere."""
-    found = station(years=0.2, seed=5)
-    start, H, n = 900, 30, 20_000
+def played_on(found: Station, start: int, horizon: int, n: int, generator: torch.Generator) -> torch.Tensor:
+    """The rules played on from one hour, step by step: (H, n, C)."""
     rules, state, regime = found.climate, found.noise[start - 1].expand(n, 3), found.regimes[start - 1].expand(n)
     total = []
-    for h in range(H):
+    for h in range(horizon):
         changes = torch.rand(n, generator=generator) >= STAY
         regime = (regime + changes * torch.randint(1, 3, (n,), generator=generator)) % 3
         state = rules.rho * state + rules.sigma * rules.rough[regime] * torch.randn(n, 3, generator=generator)
         seasons = series.seasons(rules, torch.tensor(start + h), rules.swing[regime])
         total.append(seasons + rules.offset[regime] + state)
-    futures = torch.stack(total)  # (H, n, C)
+    return torch.stack(total)
+
+
+def test_the_best_forecast_is_the_mean_of_many_futures(generator):
+    """The rules played on 20,000 times from one hour: an oracle that knew less, or more, would lie elsewhere."""
+    found = station(years=0.2, seed=5)
+    start, H, n = 900, 30, 20_000
+    futures = played_on(found, start, H, n, generator)
     error = 5 * futures.std(dim=1) / math.sqrt(n)
     best = best_forecast(found, torch.tensor([start]), H)[0]
     assert ((best - futures.mean(dim=1)).abs() < error + 1e-4).all()
     assert (best[-1] - found.whole[start + H - 1]).abs().min() > 1e-3, "it does not know the future"
+
+
+def test_possible_futures_are_spread_as_the_rules_played_on(generator):
+    """Whole distributions, in each weather: by the two-sample test of Kolmogorov and Smirnov, hour by hour."""
+    found = station(years=0.5, seed=5)
+    starts = torch.stack([(found.regimes == r).nonzero()[40, 0] + 1 for r in range(3)])
+    H, n = 24, 2000
+    drawn = possible_futures(found, starts, H, n, generator)
+    assert drawn.shape == (3, n, H, 3)
+    for futures, start in zip(drawn, starts.tolist()):
+        slow = played_on(found, start, H, n, generator)
+        slow = slow.movedim(0, 1)
+        # differences, too: a future is one path, not a draw for each hour
+        for ours, theirs in ((futures, slow), (futures.diff(dim=1), slow.diff(dim=1))):
+            for h in (0, 1, 5, 22):
+                for c in range(3):
+                    assert ks_2samp(ours[:, h, c], theirs[:, h, c]).pvalue > 1e-5, (start, h, c)
+
+
+def test_possible_futures_have_the_best_forecast_as_their_mean(generator):
+    found = station(years=0.2, seed=5)
+    starts = torch.tensor([400, 900, len(found.whole)])
+    drawn = possible_futures(found, starts, 24, 4000, generator)
+    error = 5 * drawn.std(dim=1) / math.sqrt(4000)
+    assert ((drawn.mean(dim=1) - best_forecast(found, starts, 24)).abs() < error + 1e-4).all()
+
+
+def test_possible_futures_look_at_nothing_after_their_start():
+    found = station(years=0.2, seed=5)
+    later = found._replace(regimes=found.regimes.clone(), noise=found.noise.clone(), whole=found.whole.clone())
+    later.regimes[900:] = 0
+    later.noise[900:] = 1e6
+    starts = torch.tensor([400, 900])
+    first, second = (possible_futures(x, starts, 24, 9, torch.Generator().manual_seed(1)) for x in (found, later))
+    assert torch.equal(first, second)
 
 
 def test_the_best_forecast_looks_at_nothing_after_its_start():
@@ -150,6 +193,8 @@ def test_the_best_forecast_has_smaller_errors_than_it_would_with_any_part_wrong(
 def test_a_start_without_an_hour_before_is_refused(start):
     with pytest.raises(ValueError, match="starts"):
         best_forecast(station(years=0.1), torch.tensor([start]), 3)
+    with pytest.raises(ValueError, match="starts"):
+        possible_futures(station(years=0.1), torch.tensor([start]), 3, 2, torch.Generator())
 
 
 # --- regimes to be told apart ---------------------------------------------------------------------------------

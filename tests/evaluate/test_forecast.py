@@ -17,7 +17,9 @@ from coursekit.evaluate.forecast import (
     diebold_mariano,
     exponential_smoothing,
     fit_exponential_smoothing,
+    fit_linear_map,
     fit_ridge,
+    linear_map,
     mae,
     mase,
     persistence,
@@ -321,6 +323,78 @@ def test_a_channel_that_never_changes_is_continued():
     assert torch.equal(fit_exponential_smoothing(history, target, 2)(history), target)
 
 
+def test_a_linear_map_is_the_slow_one():
+    history, weights, bias = noise(3, 4, 2), noise(5, 2, 4, 2, seed=1), noise(5, 2, seed=2)
+    found = linear_map(history, weights, bias)
+    assert found.shape == (3, 5, 2)
+    for n in range(3):
+        for h in range(5):
+            for c in range(2):
+                terms = [weights[h, c, i, d] * history[n, i, d] for i in range(4) for d in range(2)]
+                assert found[n, h, c].item() == pytest.approx((sum(terms) + bias[h, c]).item())
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 5), st.integers(1, 4), st.floats(0.1, 100), SEEDS)
+def test_ridge_on_all_channels_is_the_normal_equations(L, H, penalty, seed):
+    """Catches channels that are not scaled or not scaled back, an intercept that is penalised, axes mixed up."""
+    size = torch.tensor([1.0, 50.0])
+    history = noise(20, L, 2, seed=seed) * size + 30
+    target = (history[:, -1:] + noise(20, H, 2, seed=seed + 1)).flip(-1)  # each channel follows from the other
+    new = noise(3, L, 2, seed=seed + 2) * size
+    found = fit_linear_map(history, target, penalty)(new)
+    assert found.shape == (3, H, 2)
+    scale = np.tile([np.std(history[..., c].numpy()) for c in range(2)], L)
+    weights, bias = slow_ridge(history.flatten(1).numpy() / scale, target.flatten(1).numpy(), penalty)
+    expected = (new.flatten(1).numpy() / scale) @ weights + bias
+    np.testing.assert_allclose(found.flatten(1), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_ridge_on_all_channels_finds_what_one_channel_alone_cannot():
+    """The second channel is the first of two hours before: alone, noise; together, known."""
+    x = noise(402, 1)
+    history, target = cut_windows(torch.cat([x[2:], x[:-2]], dim=1), 4, 2)
+    forecast = fit_linear_map(history[:200], target[:200], 1e-6)(history[200:])
+    assert rmse(forecast[..., 1], target[200:, :, 1]) < 1e-4
+    assert rmse(forecast[..., 0], target[200:, :, 0]) > 0.9
+    assert rmse(fit_ridge(history[:200], target[:200], 4)(history[200:])[..., 1], target[200:, :, 1]) > 0.9
+
+
+def test_ridge_on_all_channels_learns_from_windows_that_are_whole_and_shrinks_to_the_mean():
+    history, target = noise(30, 6, 2), noise(30, 3, 2, seed=1)
+    holes = target.clone()
+    holes[::3, 1, 1] = math.nan
+    kept = torch.arange(30) % 3 > 0
+    found, alone = fit_linear_map(history, holes, 2.0), fit_linear_map(history[kept], target[kept], 2.0)
+    scale = history.std(dim=(0, 1), correction=0)
+    torch.testing.assert_close(found(history), alone(history))
+    assert fit_linear_map(history, target, 1e12)(history).allclose(target.mean(dim=0), atol=1e-6)
+    # no unit matters: a channel in other units has other weights and the same forecasts
+    other = fit_linear_map(history / scale, target, 2.0)
+    torch.testing.assert_close(other(history / scale), fit_linear_map(history, target, 2.0)(history))
+    still = history.clone()
+    still[..., 1] = 7.0
+    torch.testing.assert_close(
+        fit_linear_map(still, target, 2.0)(still)[..., 0],
+        fit_linear_map(history[..., :1], target[..., :1], 2.0)(history[..., :1])[..., 0],
+    )
+
+
+def test_ridge_on_all_channels_refuses_what_it_cannot_fit_or_read():
+    x, y = noise(4, 6, 2), noise(4, 3, 2)
+    for penalty in (0, -1, math.nan):
+        with pytest.raises(ValueError, match=f"penalty={penalty}: must be above 0"):
+            fit_linear_map(x, y, penalty)
+    forecaster = fit_linear_map(x, y)
+    for wrong in (x[:, :5], x[..., :1], noise(4, 7, 2)):
+        with pytest.raises(ValueError, match=r"lags=6: must lie in|the map was fitted to \(N, 6, 2\)"):
+            forecaster(wrong)
+    y[:, 0, 0] = torch.tensor([math.nan, math.nan, 1, 1])
+    y[:, 0, 1] = torch.tensor([1, 1, math.nan, math.nan])
+    with pytest.raises(ValueError, match="no window whose target is whole"):
+        fit_linear_map(x, y)
+
+
 @pytest.mark.parametrize(
     "forecast",
     [
@@ -331,6 +405,8 @@ def test_a_channel_that_never_changes_is_continued():
         lambda x: fit_ridge(x, torch.zeros(4, 2, 2), 3),
         fit_exponential_smoothing(noise(4, 6, 2), noise(4, 2, 2), 3),
         fit_ridge(noise(4, 6, 2), noise(4, 2, 2), 3),
+        lambda x: fit_linear_map(x, torch.zeros(4, 2, 2)),
+        fit_linear_map(noise(4, 6, 2), noise(4, 2, 2)),
     ],
 )
 def test_forecasters_refuse_histories_with_gaps_or_of_another_shape(forecast):

@@ -14,6 +14,7 @@ from coursekit.models.forecaster import (
     PatchForecaster,
     PatchTSTConfig,
     SeriesClassifier,
+    absolute_loss,
     class_loss,
     cut_patches,
     forecast_loss,
@@ -212,7 +213,7 @@ def gaps(target):
     return target
 
 
-@pytest.mark.parametrize("loss", [forecast_loss, guided_loss])
+@pytest.mark.parametrize("loss", [forecast_loss, absolute_loss, guided_loss])
 def test_what_is_missing_costs_nothing_and_sends_no_gradient(loss, history, generator):
     model = EncoderDecoderForecaster(CONFIG, H) if loss is guided_loss else PatchForecaster(CONFIG, H)
     randomise(model)
@@ -221,8 +222,9 @@ def test_what_is_missing_costs_nothing_and_sends_no_gradient(loss, history, gene
     total.backward()
     assert count == 4 * H * C - 1 - H
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    if loss is forecast_loss:
-        expected = np.nansum((model(history).detach().numpy() - target.numpy()) ** 2)
+    if loss is not guided_loss:
+        wrong = model(history).detach().numpy() - target.numpy()
+        expected = np.nansum(wrong**2 if loss is forecast_loss else np.abs(wrong))
         assert total.item() == pytest.approx(expected, rel=1e-4)
 
 
