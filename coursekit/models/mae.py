@@ -1,11 +1,12 @@
-"""MAE: He, Chen, Xie, Li, Dollár and Girshick (2022), "Masked Autoencoders Are Scalable Vision Learners", arXiv 2111.06377.
+"""MAE: He, Chen, Xie, Li, Dollár and Girshick (2022), "Masked Autoencoders Are Scalable Vision Learners".
 
 Three quarters of an image's patches are hidden. The encoder, an ordinary Vision Transformer, reads the others *alone*;
 a small decoder is told where patches are missing and paints them. Read it top to bottom: fixed positions, which patches
 are hidden, what is to be predicted, the configuration, the model, its objective. The Vision Transformer is in
-``coursekit/models/vit.py``.
+``coursekit/models/vit.py``. (arXiv 2111.06377.)
 
-Legend: B batch, C channels, P side of a patch in pixels, N patches, K visible ones, D and E width of encoder and decoder.
+Legend: B batch, C channels, P side of a patch in pixels, N patches, K visible ones, D width of the encoder, E of the
+decoder.
 """
 
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def draw_orders(n: int, n_patches: int, generator: torch.Generator) -> Tensor:
 
 
 def shuffle(tokens: Tensor, order: Tensor) -> Tensor:
-    """``tokens[b, order[b, i]]`` at place i: (B, N, D) by (B, K) -> (B, K, D); K below N keeps the first of the order."""
+    """``tokens[b, order[b, i]]`` at place i: (B, N, D) by (B, K) -> (B, K, D), the first K of an order."""
     return tokens.gather(1, order[..., None].expand(-1, -1, tokens.shape[-1]))
 
 
@@ -111,7 +112,7 @@ class MAEConfig:
 
     @classmethod
     def b16(cls, **changes) -> "MAEConfig":
-        """ViT-B/16 with the paper's decoder, with changes: 111,907,840 parameters, of which 252,160, the positions, are fixed."""
+        """ViT-B/16 with the paper's decoder, with changes: 111,907,840 parameters, 252,160 of them fixed."""
         return cls(**{"vit": ViTConfig.b16(classes=0)} | changes)
 
 

@@ -228,7 +228,8 @@ def test_gradients_reach_all_but_the_positions():
     mae_loss(model, {"images": pictures(), "order": orders()})[0].backward()
     for name, p in model.named_parameters():
         if name in ("positions", "vit.positions.code"):
-            assert p.grad is None and not p.requires_grad
+            assert p.grad is None
+            assert not p.requires_grad
         elif "qkv.bias" not in name:  # of keys, which softmax takes no notice of
             assert p.grad.abs().max() > 1e-9, name
 
