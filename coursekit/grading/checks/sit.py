@@ -699,7 +699,7 @@ def painting_cases(generator: torch.Generator) -> list[Case]:
     ]  # fmt: skip
 
 
-def one_by_one(x: Tensor, order: Tensor) -> Tensor:
+def picked_by(x: Tensor, order: Tensor) -> Tensor:
     """x[b, order[b, i]] at place i."""
     return x.gather(1, order[..., None].expand(-1, -1, x.shape[-1]))
 
@@ -708,7 +708,7 @@ def filled_with(undo: Callable[[Tensor], Tensor] = lambda order: order.argsort(d
     def mistake(states, mask_token, order):
         B, N = order.shape
         parts = [states, mask_token.expand(B, N - states.shape[1], -1)]
-        return one_by_one(torch.cat(parts[::-1] if tokens_first else parts, dim=1), undo(order))
+        return picked_by(torch.cat(parts[::-1] if tokens_first else parts, dim=1), undo(order))
 
     return by_task(put_back=mistake)
 
@@ -728,7 +728,7 @@ def painted_with(
     counted: Callable[[Tensor, int], Tensor] = lambda order, visible: order[:, visible:],
 ):
     def mistake(guessed, patches, order, visible):
-        return one_by_one((guessed - wanted(patches)) ** 2, counted(order, visible)).mean()
+        return picked_by((guessed - wanted(patches)) ** 2, counted(order, visible)).mean()
 
     return by_task(painting_loss=mistake)
 
@@ -740,7 +740,7 @@ painting = Part(
     by_task(keep=keep_reference, put_back=put_back_reference, painting_loss=painting_reference),
     {
         "these are the hidden patches: the first ones of the order stay visible": by_task(
-            keep=lambda patches, order, visible: one_by_one(patches, order[:, visible:])
+            keep=lambda patches, order, visible: picked_by(patches, order[:, visible:])
         ),
         "these are the first patches of the image: take the first ones of its order": by_task(
             keep=lambda patches, order, visible: patches[:, :visible]
