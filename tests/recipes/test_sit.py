@@ -1,17 +1,20 @@
 """SiT's recipe: what its views show, how its features are measured, and that runs can be stopped."""
 
+import copy
 import json
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from coursekit.data.shapes import shapes
 from coursekit.evaluate.features import knn, linear_probe
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
 from coursekit.models.vit import ViTConfig
 from coursekit.recipes import sit as recipe
 from coursekit.recipes import unlabelled
 from coursekit.recipes.runs import Clock
+from coursekit.train import seed
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
 from tests.recipes import marked
@@ -185,6 +188,56 @@ def test_each_objective_is_learned_alone_and_none_is_trained_again(tiny, tmp_pat
     assert recipe.load_metrics("sit-objectives") == first
     monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
     assert recipe.train("sit-objectives", tmp_path / "state", tmp_path / "again")["runs"] == first["runs"]
+
+
+# --- few labels -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(tiny, tmp_path, monkeypatch):
+    """A tiny SiT that stands in for the shipped one, and sets of 12 images, two of them."""
+    shipped = randomise(SiT(small_config()), std=0.5)
+    monkeypatch.setattr(recipe, "load", lambda: copy.deepcopy(shipped).eval())
+    for name, value in {"FEW": 12, "DRAWS": 2, "FEW_STEPS": (3, 5), "FEW_TESTED": 12, "WIDTH": 2}.items():
+        monkeypatch.setattr(recipe, name, value)
+    return shipped
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_batches_of_few_labels_are_of_one_set(augment, few):
+    batch, all_images = next(recipe.few_labels(12, augment)), recipe.as_numbers(shapes(24).images)
+    assert batch["images"].shape == (64, 3, 32, 32)
+    whole = (batch["images"][:, None] == all_images[12:]).flatten(2).all(dim=2)  # which of the set it is
+    assert whole.any(dim=1).all() == (not augment)
+    assert (batch["labels"] < 12).all()
+    if not augment:
+        assert torch.equal(batch["labels"], shapes(24).labels[12:][whole.int().argmax(dim=1)])
+        assert whole.any(dim=0).sum() == 12, "all of the set"
+
+
+def test_fine_tuning_begins_with_the_shipped_features_and_changes_all_weights(few):
+    model, images = recipe.Tuned(recipe.load()), recipe.as_numbers(shapes(4).images)
+    with torch.no_grad():
+        torch.testing.assert_close(model(images), model.layer(few.features(images)))
+    before = {name: x.clone() for name, x in model.named_parameters()}
+    recipe.learn_few(model, 1e-2, steps=3)
+    unread = [name for name, x in model.named_parameters() if torch.equal(x, before[name])]
+    assert all(name.startswith("model.heads") or name == "model.log_variances" for name in unread)
+
+
+def test_few_labels_are_measured_once_and_kept(few, tmp_path, monkeypatch):
+    metrics = recipe.train("sit-few", tmp_path / "state", tmp_path / "out")
+    assert json.loads((tmp_path / "out/sit-few/metrics.json").read_text()) == metrics
+    assert {name: len(found) for name, found in metrics["runs"].items()} == {
+        "CNN, 3 updates": 2, "SiT, fine-tuned, 3 updates": 2, "CNN, 5 updates": 2, "SiT, fine-tuned, 5 updates": 2
+    }  # fmt: skip
+    seed(1)
+    model = recipe.learn_few(recipe.Tuned(recipe.load()), 1e-3, 12, steps=3)
+    test = shapes(12, "test")
+    right = recipe.accuracy(model, recipe.as_numbers(test.images), test.labels)
+    assert metrics["runs"]["SiT, fine-tuned, 3 updates"][1]["test"] == right
+    monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
+    assert recipe.train("sit-few", tmp_path / "state", tmp_path / "again")["runs"] == metrics["runs"]
 
 
 def test_the_shipped_model_is_as_good_as_its_metrics_say():

@@ -1,9 +1,10 @@
-"""Checks of exercise 08: covered blocks, turns, three losses and how they are weighed, neighbours, a SiT of one's own.
+"""Checks of exercise 08: blocks, turns, three losses and their weights, neighbours, hidden patches, a SiT of one's own.
 
 The references are written in NumPy, one number at a time, and share nothing with ``coursekit.models.sit``,
 ``coursekit.data`` and ``coursekit.evaluate``.
 
-Legend: B images, C channels, K blocks, S side of a square image, d size of a vector, n losses or vectors, m queries.
+Legend: B images, C channels, K blocks or visible patches, S side of a square image, d size of a vector, n losses or
+vectors, m queries, N patches of M numbers.
 """
 
 import itertools
@@ -141,7 +142,7 @@ def to_the_end(block: Sequence[int], height: int, width: int) -> Tensor:
 
 block_masks = Part(
     "block_masks",
-    {"one block": 3, "until the share": 4, "overlaps": 3, "corrupt": 3},
+    {"one block": 2, "until the share": 3, "overlaps": 2, "corrupt": 3},
     blocks_cases,
     by_task(block_mask=block_reference, corrupt=corrupt_reference),
     {
@@ -248,7 +249,7 @@ def rotated_with(
 
 rotations = Part(
     "rotations",
-    {"one image": 3, "a batch": 3, "four turns": 6},
+    {"one image": 2, "a batch": 2, "four turns": 5},
     rotations_cases,
     by_task(turn=turn_reference, four_turns=four_reference),
     {
@@ -334,7 +335,7 @@ def reconstructed_with(
 
 reconstruction_losses = Part(
     "reconstruction_losses",
-    {"which pixels": 5, "batch": 3, "nothing corrupted": 3},
+    {"which pixels": 4, "batch": 2, "nothing corrupted": 2},
     reconstruction_cases,
     reconstruction_reference,
     {
@@ -518,6 +519,8 @@ weighing = Part(
         "this is ln(sigma^2), which falls without end where a loss is near 0: take ln(1 + sigma^2)": weighed_with(
             lambda L, s: (L / 2 * (-s).exp() + s).sum()
         ),
+        "this is s / 2, the price of Kendall et al., which falls without end where a loss is near 0: take ln(1 + "
+        "sigma^2)": weighed_with(lambda L, s: (L / 2 * (-s).exp() + s / 2).sum()),
         "the factor 1/2 is missing": weighed_with(lambda L, s: (L * (-s).exp() + F.softplus(s)).sum()),
         "s is taken for ln(sigma): it is ln(sigma^2)": weighed_with(
             lambda L, s: (L / 2 * (-2 * s).exp() + F.softplus(2 * s)).sum()
@@ -604,7 +607,7 @@ def shares_with(**mistake: Any):
 
 evaluation = Part(
     "evaluation",
-    {"standardise": 4, "constant numbers": 2, "neighbours": 6},
+    {"standardise": 3, "constant numbers": 2, "neighbours": 4},
     evaluation_cases,
     by_task(standardise=standardise_reference, knn_shares=shares_reference),
     {
@@ -626,6 +629,134 @@ evaluation = Part(
         ),
         "all vectors vote: only the k nearest do": shares_with(choose=lambda near, k: near.argsort(dim=1)),
         "a class with several neighbours has one vote: the weights of all of them are added": shares_with(add=False),
+    },
+)
+
+
+# --- hidden patches, as in a masked autoencoder --------------------------------------------------------------
+
+
+def keep_reference(patches, order, visible):
+    patches, order = np.asarray(patches), np.asarray(order)
+    return np.stack([[rows[i] for i in some[:visible]] for rows, some in zip(patches, order)])
+
+
+def put_back_reference(states, mask_token, order):
+    states, mask_token, order = map(np.asarray, (states, mask_token, order))
+    result = np.empty((*order.shape, len(mask_token)))
+    for b, some in enumerate(order):
+        for place, i in enumerate(some):
+            result[b, i] = states[b, place] if place < states.shape[1] else mask_token
+    return result
+
+
+def painting_reference(guessed, patches, order, visible):
+    guessed, patches, order = (np.asarray(a, float) for a in (guessed, patches, order))
+    errors = []
+    for b, some in enumerate(order.astype(int)):
+        for i in some[visible:]:
+            x = patches[b, i] - sum(patches[b, i]) / len(patches[b, i])
+            x = x / np.sqrt(sum(x * x) / (len(x) - 1) + 1e-6)
+            errors.append(sum((guessed[b, i] - x) ** 2) / len(x))
+    return np.float64(sum(errors) / len(errors))
+
+
+def painting_cases(generator: torch.Generator) -> list[Case]:
+    draw = partial(numbers, generator=generator)
+
+    def orders(B, N):
+        """None of which is its own inverse."""
+        found = [torch.randperm(N, generator=generator) for _ in range(20 * B)]
+        return torch.stack([x for x in found if not torch.equal(x, x.argsort())][:B])
+
+    def keep(about, B, N, D, K):
+        return Case("keep", f"keep: {about}", ("keep", draw(B, N, D), orders(B, N), K))
+
+    def back(about, B, N, E, K):
+        return Case("put back", f"put_back: {about}", ("put_back", draw(B, K, E), draw(E), orders(B, N)))
+
+    def loss(about, B, N, M, K):
+        patches = draw(B, N, M) * (0.5 + torch.rand(B, N, 1, generator=generator)) + draw(B, N, 1, scale=2.0)
+        return Case("loss", f"painting_loss: {about}", ("painting_loss", draw(B, N, M), patches, orders(B, N), K))
+
+    order = torch.tensor([[3, 0, 1, 2]])
+    B, D, M = sizes(generator, 3, 3, 8)
+    N, K = 9 + number(generator, 1, 4), number(generator, 2, 5)
+    return [
+        Case("keep", "keep: four patches of one number, one visible",
+             ("keep", torch.arange(1.0, 5.0).view(1, 4, 1), order, 1), public=True),
+        keep("one image", 1, 6, 2, 3),
+        keep(f"{B} images, {K} of {N} patches", B, N, D, K),
+        keep("B = N = D: no axis can be told by its size", 5, 5, 5, 2),
+        Case("put back", "put_back: one of four patches is visible",
+             ("put_back", torch.tensor([[[7.0]]]), torch.tensor([0.5]), order), public=True),
+        back("one image", 1, 6, 2, 3),
+        back(f"{B} images, {K} of {N} patches", B, N, D, K),
+        back("B = N = E: no axis can be told by its size", 5, 5, 5, 2),
+        loss("one image, three of six patches hidden", 1, 6, 4, 3),
+        loss(f"{B} images, all but {K} of {N} patches hidden", B, N, M, K),
+        loss("B = N = M: no axis can be told by its size", 6, 6, 6, 2),
+    ]  # fmt: skip
+
+
+def picked_by(x: Tensor, order: Tensor) -> Tensor:
+    """x[b, order[b, i]] at place i."""
+    return x.gather(1, order[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def filled_with(undo: Callable[[Tensor], Tensor] = lambda order: order.argsort(dim=1), tokens_first: bool = False):
+    def mistake(states, mask_token, order):
+        B, N = order.shape
+        parts = [states, mask_token.expand(B, N - states.shape[1], -1)]
+        return picked_by(torch.cat(parts[::-1] if tokens_first else parts, dim=1), undo(order))
+
+    return by_task(put_back=mistake)
+
+
+def own(patches: Tensor, correction: int = 1) -> Tensor:
+    """Each patch less its mean, over its deviation."""
+    variance = patches.var(dim=-1, keepdim=True, correction=correction)
+    return (patches - patches.mean(dim=-1, keepdim=True)) / (variance + 1e-6).sqrt()
+
+
+def of_the_image(patches: Tensor) -> Tensor:
+    return own(patches.flatten(1)).view_as(patches)
+
+
+def painted_with(
+    wanted: Callable[[Tensor], Tensor] = own,
+    counted: Callable[[Tensor, int], Tensor] = lambda order, visible: order[:, visible:],
+):
+    def mistake(guessed, patches, order, visible):
+        return picked_by((guessed - wanted(patches)) ** 2, counted(order, visible)).mean()
+
+    return by_task(painting_loss=mistake)
+
+
+painting = Part(
+    "painting",
+    {"keep": 3, "put back": 4, "loss": 5},
+    painting_cases,
+    by_task(keep=keep_reference, put_back=put_back_reference, painting_loss=painting_reference),
+    {
+        "these are the hidden patches: the first ones of the order stay visible": by_task(
+            keep=lambda patches, order, visible: picked_by(patches, order[:, visible:])
+        ),
+        "these are the first patches of the image: take the first ones of its order": by_task(
+            keep=lambda patches, order, visible: patches[:, :visible]
+        ),
+        "the order is applied once more: put_back must undo it, and state i belongs in place order[b, i]": filled_with(
+            undo=lambda order: order
+        ),
+        "the mask tokens stand before the states: the visible patches are the first ones of the order": filled_with(
+            tokens_first=True
+        ),
+        "all patches count: only hidden ones do": painted_with(counted=lambda order, visible: order),
+        "the visible patches count: only hidden ones do": painted_with(
+            counted=lambda order, visible: order[:, :visible]
+        ),
+        "the patches are not normalised: each less its mean, over its deviation": painted_with(lambda patches: patches),
+        "mean and deviation are those of the whole image: each patch has its own": painted_with(of_the_image),
     },
 )
 
@@ -744,6 +875,6 @@ pretrain = Part(
     seconds=180,
 )
 
-PARTS = (block_masks, rotations, reconstruction_losses, contrastive_losses, weighing, evaluation, pretrain)
+PARTS = (block_masks, rotations, reconstruction_losses, contrastive_losses, weighing, evaluation, painting, pretrain)
 WRITTEN = {"what_a_loss_says": 12}
 score = partial(show_score, PARTS, WRITTEN)

@@ -26,7 +26,7 @@ def corrupt(images, masks, filling):
     m = masks[:, None].to(images)
     return m * filling + (1 - m) * images
 """], [
-    (10, "a pixel in two blocks counts twice", "mask = torch", "area, mask = 0, torch", "mask.sum()", "area",
+    (8, "a pixel in two blocks counts twice", "mask = torch", "area, mask = 0, torch", "mask.sum()", "area",
      "break", "break\n        area += h * w"),
     (3, "rows and columns have changed places", "top, left, h, w", "left, top, w, h"),
     (3, "the third and fourth number are read as the lower and the right edge", "top : top + h", "top:h",
@@ -36,10 +36,10 @@ def corrupt(images, masks, filling):
         if before.sum() >= share * height * width:
             break
         mask[top :"""),
-    (6, "all blocks are taken", "mask.sum() >= share * height * width", "False"),
-    (9, "one block too many", "() >= share", "() > share"),
+    (5, "all blocks are taken", "mask.sum() >= share * height * width", "False"),
+    (7, "one block too many", "() >= share", "() > share"),
     (3, "True and False have changed places", "return mask", "return ~mask"),
-    (10, "the filling stands outside of the mask", "filling, images", "images, filling"),
+    (7, "the filling stands outside of the mask", "filling, images", "images, filling"),
 ]),
 "rotations": (FIRST, ["""def turn(images, turns):
     return torch.stack([torch.rot90(image, int(k), (1, 2)) for image, k in zip(images, turns)])
@@ -60,22 +60,22 @@ def four_turns(images):
     return torch.stack(result), torch.tensor(labels)
 """], [
     (0, "the images are turned clockwise: one quarter", "int(k)", "-int(k)"),
-    (6, "the images are turned clockwise, or the labels count clockwise",
+    (4, "the images are turned clockwise, or the labels count clockwise",
      "labels), labels", "labels), (4 - labels) % 4"),
-    (6, "images and labels have different orders: the labels go 0 1 2 3 0 1 2 3",
+    (4, "images and labels have different orders: the labels go 0 1 2 3 0 1 2 3",
      "turn(images.repeat_interleave(4, dim=0), labels), labels",
      "turn(images.repeat(4, 1, 1, 1), labels.sort().values), labels"),
-    (6, "images and labels have different orders: the turns go 0 1 2 3 0 1 2 3",
+    (4, "images and labels have different orders: the turns go 0 1 2 3 0 1 2 3",
      "labels), labels", "labels), torch.arange(4).repeat_interleave(len(images))"),
-    (6, "all images with no turn come first", "(4).repeat", "(4).repeat_interleave",
+    (4, "all images with no turn come first", "(4).repeat", "(4).repeat_interleave",
      "repeat_interleave(4, dim=0)", "repeat(4, 1, 1, 1)"),
-    (9, "each image is turned by the first one's number",
+    (7, "each image is turned by the first one's number",
      "torch.stack([torch.rot90(image, int(k), (1, 2)) for image, k in zip(images, turns)])",
      "torch.rot90(images, int(turns[0]), (2, 3))", "turn(images.repeat_interleave(4, dim=0), labels)",
      "torch.stack([torch.rot90(images, k, (2, 3)) for k in range(4)], dim=1).flatten(0, 1)"),
     (0, "the images are mirrored at their diagonal",
      "torch.rot90(image, int(k), (1, 2))", "(image, image.mT, image.flip(-1, -2), image.mT.flip(-1, -2))[int(k)]"),
-    (6, "the labels are the images' numbers",
+    (4, "the labels are the images' numbers",
      "labels), labels", "labels), torch.arange(len(images)).repeat_interleave(4)"),
 ]),
 "reconstruction_losses": (FIRST, ["""def reconstruction_losses(found, clean, masks):
@@ -95,10 +95,10 @@ def four_turns(images):
      "n.clamp(min=1)", "masks[0].numel()"),
     (0, "`masks` is upside down", "masks.float", "(~masks).float"),
     (0, "the errors are squared", ".abs()", " ** 2"),
-    (5, "the channels are added up", "error.mean", "error.sum"),
+    (4, "the channels are added up", "error.mean", "error.sum"),
     (0, "this is one number for all", "total / n.clamp(min=1)", "total.sum() / n.sum()"),
-    (5, "all corrupted pixels of the batch are counted together", "n.clamp", "n.sum().clamp"),
-    (8, "an image without a corrupted pixel gives 0 / 0", "n.clamp(min=1)", "n"),
+    (4, "all corrupted pixels of the batch are counted together", "n.clamp", "n.sum().clamp"),
+    (6, "an image without a corrupted pixel gives 0 / 0", "n.clamp(min=1)", "n"),
 ]),
 "contrastive_losses": (FIRST, ["""def contrastive_losses(vectors, temperature):
     z = vectors.reshape(-1, vectors.shape[-1])
@@ -159,6 +159,7 @@ def best_log_variances(losses):
     (3, "s is taken for the variance itself", "torch.exp(log_variances)", "log_variances"),
     (3, "the term ln(1 + sigma^2) is missing", " + torch.log(1 + variances)", ""),
     (3, "this is ln(sigma^2)", "torch.log(1 + variances)", "log_variances"),
+    (3, "this is s / 2", "torch.log(1 + variances)", "log_variances / 2"),
     (3, "the factor 1/2 is missing", "(2 * variances)", "variances"),
     (3, "s is taken for ln(sigma)", "(log_variances)", "(log_variances) ** 2"),
     (8, "no gradient reaches s", "torch.exp(log_variances)", "log_variances.detach().exp()"),
@@ -189,18 +190,72 @@ def knn_shares(features, labels, queries, k, temperature, classes):
     weights = (cosines.gather(1, rows) / temperature).softmax(dim=1)
     return (weights[:, :, None] * F.one_hot(labels[rows], classes)).sum(dim=1)
 """], [
-    (6, "the queries are standardised by their own mean and deviation", "(queries - mean) / deviation",
+    (4, "the queries are standardised by their own mean and deviation", "(queries - mean) / deviation",
      "(queries - queries.mean(dim=0)) / queries.std(dim=0, correction=0).clamp(min=1e-6)"),
-    (6, "mean and deviation are those of features and queries together",
+    (4, "mean and deviation are those of features and queries together",
      "features.mean", "torch.cat([features, queries]).mean", "features.std", "torch.cat([features, queries]).std"),
-    (6, "one mean and one deviation for all numbers", "mean(dim=0)", "mean()", "dim=0, ", ""),
-    (10, "a number that is the same in all vectors gives 0 / 0",
+    (4, "one mean and one deviation for all numbers", "mean(dim=0)", "mean()", "dim=0, ", ""),
+    (7, "a number that is the same in all vectors gives 0 / 0",
      "torch.where(deviation > 0, deviation, 1.0)", "deviation"),
-    (6, "these are products of vectors that are not scaled to length 1",
+    (5, "these are products of vectors that are not scaled to length 1",
      "F.normalize(queries, dim=1) @ F.normalize(features, dim=1).T", "queries @ features.T"),
-    (6, "all neighbours have the same weight", "(found / temperature).exp()", "torch.ones_like(found)"),
-    (6, "all vectors vote", "(k, dim=1)", "(len(features), dim=1)"),
-    (6, "a class with several neighbours has one vote", "votes.scatter_add", "votes.scatter"),
+    (5, "all neighbours have the same weight", "(found / temperature).exp()", "torch.ones_like(found)"),
+    (5, "all vectors vote", "(k, dim=1)", "(len(features), dim=1)"),
+    (5, "a class with several neighbours has one vote", "votes.scatter_add", "votes.scatter"),
+]),
+"painting": (FIRST, ["""def keep(patches, order, visible):
+    places = order[:, :visible, None].expand(-1, -1, patches.shape[-1])
+    return patches.gather(1, places)
+def put_back(states, mask_token, order):
+    B, N = order.shape
+    missing = mask_token.expand(B, N - states.shape[1], -1)
+    both = torch.cat([states, missing], dim=1)
+    places = order.argsort(dim=1)[..., None].expand_as(both)
+    return both.gather(1, places)
+def painting_loss(guessed, patches, order, visible):
+    mean, variance = patches.mean(dim=-1, keepdim=True), patches.var(dim=-1, keepdim=True)
+    wanted = (patches - mean) / (variance + 1e-6).sqrt()
+    errors = ((guessed - wanted) ** 2).mean(dim=-1)
+    hidden = order.argsort(dim=1) >= visible
+    return (errors * hidden).sum() / hidden.sum()
+""", """def keep(patches, order, visible):
+    return torch.stack([patches[b, order[b, :visible]] for b in range(len(patches))])
+def put_back(states, mask_token, order):
+    result = torch.zeros(*order.shape, states.shape[-1]) + mask_token
+    for b in range(len(order)):
+        result[b, order[b, : states.shape[1]]] = states[b]
+    return result
+def painting_loss(guessed, patches, order, visible):
+    total, n = 0.0, 0
+    for b in range(len(order)):
+        for i in order[b, visible:].tolist():
+            x = patches[b, i]
+            x = (x - x.mean()) / torch.sqrt(x.var() + 1e-6)
+            total, n = total + F.mse_loss(guessed[b, i], x), n + 1
+    return total / n
+""", """def keep(patches, order, visible):
+    rows = torch.arange(len(patches))[:, None]
+    return patches[rows, order[:, :visible]]
+def put_back(states, mask_token, order):
+    result = mask_token.repeat(*order.shape, 1)
+    places = order[:, : states.shape[1], None].expand_as(states)
+    return result.scatter(1, places, states)
+def painting_loss(guessed, patches, order, visible):
+    variance, mean = torch.var_mean(patches, dim=2, keepdim=True)
+    wrong = (guessed - (patches - mean) * (variance + 1e-6).rsqrt()).square()
+    rows = torch.arange(len(order))[:, None]
+    return wrong[rows, order[:, visible:]].mean()
+"""], [
+    (9, "these are the hidden patches", "order[:, :visible, None]", "order[:, visible:, None]"),
+    (9, "these are the first patches of the image", "patches.gather(1, places)", "patches[:, :visible]"),
+    (8, "the order is applied once more", "order.argsort(dim=1)[..., None]", "order[..., None]"),
+    (8, "the mask tokens stand before the states", "[states, missing]", "[missing, states]"),
+    (7, "all patches count", "order.argsort(dim=1) >= visible", "order >= 0"),
+    (7, "the visible patches count", ">= visible", "< visible"),
+    (7, "the patches are not normalised", "(patches - mean) / (variance + 1e-6).sqrt()", "patches"),
+    (7, "mean and deviation are those of the whole image",
+     "mean(dim=-1, keepdim=True), patches.var(dim=-1, keepdim=True)",
+     "mean(dim=(1, 2), keepdim=True), patches.var(dim=(1, 2), keepdim=True)"),
 ]),
 "pretrain": (FIRST, ["""def pretrain(images):
     updates, model = 500, new_sit("contrastive")
