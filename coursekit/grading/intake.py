@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from coursekit.grading.reading import (
 
 SECONDS = 10  # for one hand-in
 SECONDS_TO_LIST = 60
+MOST_ROWS = 10  # of one hand-in, besides what is marked
 LONGEST_REPLY = 16 * MB
 LONGEST_LIST = 128 * MB
 CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from coursekit.grading.reading import answer_parent as go; go()"
@@ -124,15 +125,24 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         owners_agree(items, parts, roster)
         owned, doubts = identify(parts, roster)
         flag_copied_exchange(items, parts, owned)
-        found, sources = [], []
-        for item, part, whose in zip(items, parts, owned):
-            for submission in hand_ins(item, part, whose, exercise, reader):
-                found.append(submission)
-                sources.append(submission.student or part.source)
-    latest_counts(found)
-    readable = {source for source, submission in zip(sources, found) if not submission.problem}
-    spare = [is_online_text(s.file) and s.problem and source in readable for source, s in zip(sources, found)]
-    return Collected([s for s, drop in zip(found, spare) if not drop], doubts)
+        found = [[*hand_ins(*about, exercise, reader)] for about in zip(items, parts, owned)]
+    sources = [whose.student or part.source for part, whose in zip(parts, owned)]
+    latest_counts([submission for together in found for submission in together])
+    readable = {source for source, together in zip(sources, found) if not all(s.problem for s in together)}
+    for source, together in zip(sources, found):
+        together[:] = [s for s in together if not (is_online_text(s.file) and s.problem and source in readable)]
+    return Collected([s for item, together in zip(items, found) for s in folded(together, item)], doubts)
+
+
+def folded(together: list[Submission], item: Item) -> list[Submission]:
+    """The rows of one hand-in, in which those that are not marked are ten and one for all others."""
+    rest = [submission for submission in together if submission.problem][MOST_ROWS:]
+    if len(rest) < 2:
+        return together
+    problem = f"and {len(rest)} more files that are not marked; the last of them: {rest[-1].problem}"
+    dropped = set(map(id, rest))
+    kept = [submission for submission in together if id(submission) not in dropped]
+    return [*kept, replace(rest[-1], file=item_name(item), problem=problem)]
 
 
 def is_online_text(file: str) -> bool:

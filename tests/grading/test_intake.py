@@ -355,9 +355,13 @@ def test_a_folder_may_be_deep_and_wide_and_costs_only_its_own_student(tmp_path, 
     put(tmp_path, {f"alice/{i:03}.ipynb": "{" for i in range(100)} | {"bob.ipynb": TEXT})
     put(tmp_path, {f"carol{'/d' * 60}/x.ipynb": TEXT})
     found = taken(tmp_path)
-    assert len([s for s in found if s.student == "alice"]) == 20
+    (*first, last) = [s for s in found if s.student == "alice"]
+    assert len(first) == 10
+    told = (
+        "and 10 more files that are not marked; the last of them: more than 20 files and folders: the rest is not read"
+    )
+    assert last.problem == told
     problems = {student: [s.problem for s in found if s.student == student] for student in ("alice", "bob", "carol")}
-    assert "more than 20 files and folders: the rest is not read" in problems["alice"]
     assert problems["bob"] == [""]
     assert len(problems["carol"]) == 1
     monkeypatch.undo()
@@ -571,16 +575,26 @@ def test_a_hand_in_has_one_budget_and_so_does_each(tmp_path):
 def test_files_of_a_hand_in_are_counted_across_its_zips(tmp_path):
     inner = zipped({f"{i}.txt": "" for i in range(400)})
     (_, *_, last) = found = taken_from_zip(tmp_path, {f"alice/{i}.zip": inner for i in range(3)})
-    assert last.problem == "more than 1000 files: the rest is not read"
-    assert len(found) < 1001
+    told = "and 990 more files that are not marked; the last of them: more than 1000 files: the rest is not read"
+    assert last.problem == told.replace("990", "988")
+    assert len(found) == 11
     data = zipped({f"{i}.txt": "" for i in range(1200)})
     data = data.replace(b"PK\x01\x02\x14\x03\x14\0\0\0", b"PK\x01\x02\x14\x03\x14\0\1\0")  # encrypted
     (first, *_, last) = found = taken_from_zip(tmp_path, {"alice/x.zip": data})
     assert "encrypted" in first.problem
-    assert last.problem == "more than 1000 files: the rest is not read"
-    assert len(found) == 1000
+    assert last.problem == told
+    assert len(found) == 11
     found = taken_from_zip(tmp_path, {f"alice/{i:04}.txt": "" for i in range(1200)} | {"bob.ipynb": TEXT})
-    assert [s.problem for s in found][1000:] == ["more than 1000 files: the rest is not read", ""]
+    assert [s.problem for s in found][10:] == [told.replace("990", "991"), ""]
+
+
+def test_a_hand_in_of_many_files_makes_few_rows_and_the_latest_counts(tmp_path):
+    entries = {f"{i:03}.ipynb": TEXT if i > 900 else "{}" for i in range(990)}
+    found = taken_from_zip(tmp_path, {"alice/x.zip": zipped(entries), "bob/x.ipynb": TEXT})
+    assert [s.student for s in found] == ["alice"] * 12 + ["bob"]
+    assert [s.file for s in found if not s.problem] == ["alice/x.zip/989.ipynb", "bob/x.ipynb"]
+    told = "and 979 more files that are not marked; the last of them: not the latest: alice/x.zip/989.ipynb is marked"
+    assert found[11].problem.startswith(told)
 
 
 # --- a child that fails --------------------------------------------------------------------------------
