@@ -600,11 +600,14 @@ def test_a_hand_in_of_many_files_makes_few_rows_and_the_latest_counts(tmp_path):
 # --- a child that fails --------------------------------------------------------------------------------
 
 
+READY = "print('ready', flush=True)\n"
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("import time; time.sleep(60)", "reading it took more than 0.5 seconds"),
-        ("while True: pass", "reading it took more than 0.5 seconds"),
+        ("import time; time.sleep(60)", "reading it took more than 0.5 seconds, twice"),
+        ("while True: pass", "reading it took more than 0.5 seconds, twice"),
         ("import os; os.kill(os.getpid(), 9)", "or broke the program that reads notebooks"),
         ("raise SystemExit", "makes no sense"),
         ("print('{}')", "makes no sense"),
@@ -619,8 +622,9 @@ def test_a_hand_in_of_many_files_makes_few_rows_and_the_latest_counts(tmp_path):
     ],
 )
 def test_a_child_that_fails_is_one_row(tmp_path, monkeypatch, code, words):
-    monkeypatch.setattr(intake, "CHILD", code)
+    monkeypatch.setattr(intake, "CHILD", READY + code)
     monkeypatch.setattr(intake, "SECONDS", 0.5)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
     found = taken(put(tmp_path, {"alice/x.ipynb": TEXT, "bob/x.ipynb": TEXT}))
     assert [s.student for s in found] == ["alice", "bob"]
     assert all(s.problem.startswith("could not be read: ") and words in s.problem for s in found)
@@ -633,7 +637,7 @@ def test_a_child_that_fails_is_one_row(tmp_path, monkeypatch, code, words):
 def test_honest_neighbours_of_what_breaks_the_child_are_unharmed(tmp_path, monkeypatch, deed):
     child = f"""
 import json, os, sys, time
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 from coursekit.grading import reading
 real = reading.cells_of
 def cells_of(data, name):
@@ -645,6 +649,7 @@ reading.answer_parent()
 """
     monkeypatch.setattr(intake, "CHILD", child)
     monkeypatch.setattr(intake, "SECONDS", 2)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
     broken = zipped({"x.ipynb": "break me"})
     entries = {
         "alice/x.ipynb": TEXT,
@@ -669,14 +674,57 @@ def test_what_the_child_dies_of_later_costs_no_honest_row(tmp_path, monkeypatch)
     """Each file is read, but its memory is not given back: the next hand-in would pay for it."""
     real = "from coursekit.grading import reading; real = reading.read_item; seen = []"
     dies = "reading.read_item = lambda *a: seen.append(1) or (os._exit(1) if len(seen) > 2 else real(*a))"
-    child = f"import os, sys; sys.path.append(sys.argv[1]); {real}; {dies}; reading.answer_parent()"
+    child = f"import os, sys; sys.path.insert(0, sys.argv[1]); {real}; {dies}; reading.answer_parent()"
     monkeypatch.setattr(intake, "CHILD", child)
     found = taken_from_zip(tmp_path, {f"s{i}.ipynb": TEXT for i in range(6)})
     assert [s.problem for s in found] == [""] * 6
 
 
+@pytest.mark.parametrize("code", ["import os; os.abort()", "import time; time.sleep(60)", "print('other')"])
+def test_a_child_that_does_not_start_is_no_students_fault(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(intake, "CHILD", code)
+    monkeypatch.setattr(intake, "SECONDS_TO_START", 0.5)
+    with pytest.raises(GradingError, match="the program that reads notebooks does not start"):
+        taken(put(tmp_path, {"alice.ipynb": TEXT}))
+
+
+def test_a_child_that_starts_slowly_or_stops_once_costs_no_honest_row(tmp_path, monkeypatch):
+    """As on a busy machine: neither its start nor a pause is the hand-in's."""
+    slow = f"""
+import pathlib, sys, time
+time.sleep(2)
+sys.path.insert(0, sys.argv[1])
+from coursekit.grading import reading
+real, stopped = reading.read_item, pathlib.Path({str(tmp_path / "stopped")!r})
+def read_item(*about):
+    if not stopped.exists():
+        stopped.touch()
+        time.sleep(60)
+    return real(*about)
+reading.read_item, reading.set_limits = read_item, lambda: None
+reading.answer_parent()
+"""
+    monkeypatch.setattr(intake, "CHILD", slow)
+    monkeypatch.setattr(intake, "SECONDS", 1)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
+    found = taken_from_zip(tmp_path, {"alice.ipynb": TEXT, "bob.ipynb": TEXT})
+    assert [s.problem for s in found] == ["", ""]
+    assert (tmp_path / "stopped").exists()
+
+
+def test_time_is_the_cpus_and_ends_what_never_ends(tmp_path, monkeypatch):
+    endless = "from coursekit.grading import reading; reading.read_item = lambda *a: any(iter(int, 1))"
+    monkeypatch.setattr(
+        intake, "CHILD", f"import sys; sys.path.insert(0, sys.argv[1]); {endless}; reading.answer_parent()"
+    )
+    monkeypatch.setattr(intake, "SECONDS", 1)
+    monkeypatch.setattr(intake, "PATIENCE", 100)
+    (one,) = taken(put(tmp_path, {"alice.ipynb": TEXT}))
+    assert one.problem.startswith("could not be read: reading it took more than 1 seconds or 1024 MB of memory")
+
+
 def test_a_zip_that_breaks_the_child_when_it_is_listed_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(intake, "CHILD", "import os; os.abort()")
+    monkeypatch.setattr(intake, "CHILD", READY + "import os; os.abort()")
     with pytest.raises(GradingError, match=r"cannot open .*e\.zip: reading it took more than"):
         taken_from_zip(tmp_path, {"alice.ipynb": TEXT})
     monkeypatch.undo()
