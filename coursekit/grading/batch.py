@@ -28,6 +28,7 @@ from coursekit.grading.identity import Student, read_roster
 from coursekit.grading.intake import Submission, submissions
 from coursekit.grading.marking import check_hidden_cases, mark, seed_for
 from coursekit.grading.notebooks import read_released
+from coursekit.grading.plain import unusual
 from coursekit.grading.release import CHECK, checks_of, mark_up
 from coursekit.grading.rules import borrowed_in, forbidden_in
 from coursekit.grading.tables import write_tables
@@ -248,10 +249,14 @@ def digest(job: dict[str, Any], decides: str) -> str:
 
 
 def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[str]:
-    """What a person should look at in the code: what is borrowed from the course, and what a part forbids."""
+    """What a person should look at in the code: what it borrows from the course, and what a part forbids."""
     checks = checks_of(marking.exercise)
     code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
     notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
+    for name, source in code.items():
+        if found := unusual(source):
+            shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
+            notes.append(f"{name} uses {shown}, which few answers need: worth a look")
     cells = answers_of(marking.master)
     for part in checks.PARTS:
         for name in cells.get(CHECK + part.name, []):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,16 @@ from coursekit.grading.reading import (
     MOST_ENTRIES,
     MOST_FILES,
     NO_NAME,
+    READY,
     litter,
     over,
 )
 
-SECONDS = 10  # for one hand-in
+SECONDS = 10  # of CPU for one hand-in
 SECONDS_TO_LIST = 60
+PATIENCE = 6  # times as long may it take on a busy machine, where the child waits
+SECONDS_TO_START = 120
+MOST_ROWS = 10  # of one hand-in, besides what is marked
 LONGEST_REPLY = 16 * MB
 LONGEST_LIST = 128 * MB
 CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from coursekit.grading.reading import answer_parent as go; go()"
@@ -124,15 +128,24 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         owners_agree(items, parts, roster)
         owned, doubts = identify(parts, roster)
         flag_copied_exchange(items, parts, owned)
-        found, sources = [], []
-        for item, part, whose in zip(items, parts, owned):
-            for submission in hand_ins(item, part, whose, exercise, reader):
-                found.append(submission)
-                sources.append(submission.student or part.source)
-    latest_counts(found)
-    readable = {source for source, submission in zip(sources, found) if not submission.problem}
-    spare = [is_online_text(s.file) and s.problem and source in readable for source, s in zip(sources, found)]
-    return Collected([s for s, drop in zip(found, spare) if not drop], doubts)
+        found = [[*hand_ins(*about, exercise, reader)] for about in zip(items, parts, owned)]
+    sources = [whose.student or part.source for part, whose in zip(parts, owned)]
+    latest_counts([submission for together in found for submission in together])
+    readable = {source for source, together in zip(sources, found) if not all(s.problem for s in together)}
+    for source, together in zip(sources, found):
+        together[:] = [s for s in together if not (is_online_text(s.file) and s.problem and source in readable)]
+    return Collected([s for item, together in zip(items, found) for s in folded(together, item)], doubts)
+
+
+def folded(together: list[Submission], item: Item) -> list[Submission]:
+    """The rows of one hand-in, in which those that are not marked are ten and one for all others."""
+    rest = [submission for submission in together if submission.problem][MOST_ROWS:]
+    if len(rest) < 2:
+        return together
+    problem = f"and {len(rest)} more files that are not marked; the last of them: {rest[-1].problem}"
+    dropped = set(map(id, rest))
+    kept = [submission for submission in together if id(submission) not in dropped]
+    return [*kept, replace(rest[-1], file=item_name(item), problem=problem)]
 
 
 def is_online_text(file: str) -> bool:
@@ -437,6 +450,27 @@ class Child:
             self.process.stdout.close()
             self.process = None
 
+    def begin(self) -> None:
+        """Start it, and wait until it is ready: its own start is on nobody's time."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-X", "utf8", "-c", CHILD, str(Path(__file__).parents[2])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={key: os.environ[key] for key in ("SYSTEMROOT",) if key in os.environ},  # Windows needs it
+        )
+        started = self.worker.submit(exchange, self.process, self.start, len(READY))
+        try:
+            ready = started.result(SECONDS_TO_START) == READY
+        except TookTooLong:
+            ready = False
+        except BaseException:
+            self.end()
+            raise
+        if not ready:
+            self.end()
+            raise GradingError("the program that reads notebooks does not start; is this machine very busy?")
+
     def read(self, entries: list[Entry]) -> list[dict[str, Any]]:
         """What the child found in the files of one item; each row names its entry's number."""
         wanted = [[entry.place[-1], entry.path.hex(), entry.index] for entry in entries]
@@ -465,35 +499,33 @@ class Child:
             raise Unanswered(found)
         return found
 
-    def ask(self, request: dict[str, Any], seconds: float, most: int) -> Any:
+    def ask(self, request: dict[str, Any], seconds: float, most: int, again: bool = False) -> Any:
         """The child's answer to one request, of at most ``most`` bytes.
+
+        It limits its own time of the CPU, which does not depend on what else this machine does. Only where it comes to
+        a stop is it ended from here, and asked once more before a hand-in is blamed.
 
         Raises:
             Unanswered: it took longer, died or said nonsense. It is ended, and the next request starts another.
         """
         fresh = self.process is None
         if fresh:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-X", "utf8", "-c", CHILD, str(Path(__file__).parents[2])],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={key: os.environ[key] for key in ("SYSTEMROOT",) if key in os.environ},  # Windows needs it
-            )
-        lines = [self.start, request] if fresh else [request]
-        answer = self.worker.submit(exchange, self.process, lines, seconds, most)
+            self.begin()
+        answer = self.worker.submit(exchange, self.process, request | {"seconds": seconds}, most)
         try:
-            line = answer.result(seconds)
+            line = answer.result(PATIENCE * seconds)
             if not line and not fresh:  # it may have died of what it read before
                 self.end()
-                return self.ask(request, seconds, most)
+                return self.ask(request, seconds, most, again)
             if not line:
                 status = self.process.wait(5)
                 raise Unanswered(f"reading it took more than {limits(seconds)}" if status else NONSENSE)
             return json.loads(line)  # one that is too long was cut, and is no JSON
         except (TookTooLong, subprocess.TimeoutExpired):
             self.end()
-            raise Unanswered(f"reading it took more than {seconds:g} seconds") from None
+            if not again:
+                return self.ask(request, seconds, most, again=True)
+            raise Unanswered(f"reading it took more than {PATIENCE * seconds:g} seconds, twice") from None
         except (ValueError, RecursionError):
             self.refuse()
         except BaseException:
@@ -509,11 +541,10 @@ def limits(seconds: float) -> str:
     return f"{seconds:g} seconds or {MEMORY // MB} MB of memory, or broke the program that reads notebooks"
 
 
-def exchange(process: subprocess.Popen, lines: list[Any], seconds: float, most: int) -> bytes:
-    """Write the lines and read one; nothing where the process has ended."""
+def exchange(process: subprocess.Popen, line: Any, most: int) -> bytes:
+    """Write a line and read one; nothing where the process has ended."""
     try:
-        for line in lines:
-            process.stdin.write(json.dumps(line | {"seconds": seconds}).encode() + b"\n")
+        process.stdin.write(json.dumps(line).encode() + b"\n")
         process.stdin.flush()
         return process.stdout.readline(most)
     except (OSError, ValueError):

@@ -1,15 +1,22 @@
 """What an answer may use in a part that forbids functions: a list, since nobody can list all ways around a prohibition.
 
 Forbidden functions are noticed while the answer runs (``calls.spoiled``). Code that finds other code, changes it, or
-runs where nobody looks could hide them; what is listed here can do none of that. So the rule is short: of what
-PyTorch, NumPy and Python bring along, only the names below, and whatever else the answer calls by a name of its own.
+runs where nobody looks could hide them; what is listed here can do none of that. (``torch.vmap`` can: under it the
+option ``label_smoothing`` is not noticed.) So the rule is short: of what PyTorch, NumPy and Python bring along, only
+the names below, and whatever else the answer calls by a name of its own.
+
+Where nothing is forbidden, a wider list (``everyday``) tells a person which answers are worth a look, since they may
+find code that is not their own, such as a model answer.
 """
 
 import ast
 import builtins
+import collections
 import functools
 import importlib
 import pkgutil
+import random
+import re
 import types
 import typing
 from collections.abc import Collection
@@ -17,18 +24,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import get_overridable_functions
 
-from coursekit.grading.rules import builtins_in, can_be_read, nodes_of, words
+from coursekit.grading.rules import builtins_in, can_be_read, defined_in, is_course, is_self, nodes_of, words
 
 MODULES = words(
-    "torch torch.nn torch.nn.functional math numpy functools itertools dataclasses time coursekit.nn.attention"
+    """torch torch.nn torch.nn.functional math numpy functools itertools dataclasses time operator warnings
+    coursekit.nn.attention"""
 )
 TYPES = words("__future__ typing collections.abc")  # and from them, these names alone: they only annotate
 ANNOTATIONS = words(
     """annotations Any Callable Collection Dict Final FrozenSet Generator Hashable Iterable Iterator List Literal
     Mapping Optional Sequence Set Sized Tuple Type Union"""
 )
+PLOTTING = "matplotlib.pyplot"  # as plt, in statements of their own: so nobody gets hold of what it brings along
+PLOTS = words("plot show close title xlabel ylabel legend imshow matshow colorbar figure grid bar hist scatter subplot")
 ATTRIBUTES = words(
     """nn functional linalg special Tensor BoolTensor FloatTensor LongTensor Size dtype device shape ndim data T mT H
     abs absolute acos add add_ addbmm addcdiv addcmul addmm addmv all allclose amax amin aminmax any arange argmax
@@ -57,10 +68,12 @@ ATTRIBUTES = words(
     backward step encode decode Generator rand randn randint randperm comb factorial fsum hypot tau append extend
     insert pop remove index count reverse items keys values get update join strip startswith endswith lower upper
     replace init xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ normal_ uniform_ zeros_ ones_
-    constant_ trunc_normal_ extra_repr named_parameters children named_children buffers state_dict apply
+    constant_ trunc_normal_ extra_repr named_parameters children named_children buffers state_dict apply index_put
+    index_put_ add_module title close pos and_ or_ xor not_ is_ is_not truth neg inv invert truediv floordiv mod
+    iadd isub imul itruediv contains call filters itemgetter getitem warn filterwarnings simplefilter catch_warnings
     is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce wraps
     cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
-    dataclass field name cdist perf_counter time
+    dataclass field name names args kind memory temperature cdist perf_counter time
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
     rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention"""
 )  # the last two lines are what some part forbids: that is noticed where it runs, and told in the part's own words
@@ -68,21 +81,57 @@ FUNCTIONS = words(
     """abs all any bool dict divmod enumerate filter float frozenset int isinstance issubclass iter len list map max min
     next object pow print range repr reversed round set slice sorted staticmethod classmethod property str sum super
     tuple zip Exception ValueError TypeError IndexError KeyError RuntimeError NotImplementedError AssertionError
-    ZeroDivisionError NotImplemented Ellipsis"""
+    ZeroDivisionError NotImplemented Ellipsis Warning UserWarning DeprecationWarning FutureWarning RuntimeWarning"""
 )
 STORED = words(  # on ``self``, besides names of its own: even of PyTorch's, the marking needs none of them
     """weight bias H T dim size values keys items device dtype eps norm softmax dropout linear attention relu gelu gamma
-    split step real name mean std var scale inner index count cache copy data training head"""
+    split step real name mean std var scale inner index count cache copy data training head pos call
+    filters concat temperature memory args names"""
 )
 BASES = words("Module Linear Embedding Sequential ModuleList object")
 METHODS = words("__init__ __call__ __len__ __getitem__ __iter__ __repr__ __str__")
 NOT_ITS_OWN = words("get_ipython exit quit display In Out __builtins__ __builtin__ coursekit")  # what is there anyway
 
+# Where nothing is forbidden: what is listed above, and by structure what computes (``everyday``).
+OPEN = words(
+    """torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.optim
+    torch.optim.lr_scheduler torch.utils.data numpy numpy.random math cmath random statistics numbers itertools operator
+    functools collections copy heapq bisect re enum abc contextlib dataclasses time warnings typing collections.abc"""
+)
+CURATED = words("torch torch.nn.functional functools dataclasses time typing")  # not all of them is open
+VALUES = [Tensor, nn.Module, torch.optim.Optimizer, np.ndarray, np.random.Generator, random.Random, str, bytes, list]
+VALUES += [dict, set, tuple, int, float, complex, collections.Counter, collections.deque, re.Pattern, re.Match]
+OTHERS = words(
+    """autograd grad vmap func lr_scheduler rnn data optim random enable_grad set_grad_enabled is_grad_enabled autocast
+    rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
+    initial_seed get_num_threads set_num_threads cached_property total_ordering cmp_to_key fields asdict replace sleep
+    TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
+    activation at batchnorm bit bits c callback cls coefficients container conv coords distance entropy final
+    finished function functions graph keyword lazy loss masked metadata module numbers operands optimizer order
+    padding parallel parameter parents pool pooling predict push r o register reset sample sampler samples send sizes
+    signal state stop stream strings transformer value variable version wait windows"""
+)  # the last lines are what answers call things of their own
+EVALUATE = words(  # or read what may be code
+    "load fromfile from_file fromregex loadtxt genfromtxt memmap test attrgetter methodcaller ctypes"
+)
+SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
+KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callable type hasattr display coursekit")
+DEFINED = METHODS | words(
+    "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
+)
+READ = METHODS | words("__name__ __class__ __version__ __doc__")
+
 
 @functools.cache
-def brought_along() -> frozenset[str]:
-    """The attributes of all that an answer can get hold of by listed names, but for what it defines itself."""
-    waiting = [*map(importlib.import_module, MODULES), super, type, property, types.FunctionType, types.MethodType]
+def brought_along(free: bool = False) -> frozenset[str]:
+    """The attributes of all that an answer can get hold of by listed names, but for what it defines itself.
+
+    Args:
+        free: by the names that are listed for parts that forbid nothing.
+    """
+    listed = everyday() if free else ATTRIBUTES
+    waiting = [*map(importlib.import_module, OPEN if free else MODULES), super, type, property]
+    waiting += [types.FunctionType, types.MethodType]
     waiting += [types.GeneratorType, types.CodeType, types.FrameType, BaseException, torch.finfo(), torch.device("cpu")]
     waiting += [
         nn.Linear(1, 1),
@@ -98,7 +147,8 @@ def brought_along() -> frozenset[str]:
     while waiting:
         if id(one := waiting.pop()) not in found:
             found[id(one)] = one
-            inside = [getattr(one, name) for name in ATTRIBUTES.intersection(dir(one))]
+            names = listed.intersection(dir(one)) if isinstance(one, types.ModuleType | type) else ()
+            inside = [getattr(one, name) for name in names]
             waiting += [value for value in inside if isinstance(value, types.ModuleType | type)]
     modules = [module for one in found.values() for module in pkgutil.iter_modules(getattr(one, "__path__", []))]
     return frozenset([name for one in found.values() for name in dir(one)] + [module.name for module in modules])
@@ -116,8 +166,37 @@ def beyond(source: str, given: Collection[str] = ()) -> list[str]:
     nodes = nodes_of(source)
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     found = [name for node in nodes for name in beyond_in(node, frozenset(given), classes)]
-    outside = builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN)
-    return list(dict.fromkeys([*found, *sorted(outside - FUNCTIONS)]))
+    return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, FUNCTIONS)]))
+
+
+def unusual(source: str) -> list[str]:
+    """What few answers need, and what some use to get at code that is not theirs, each once.
+
+    What they take from the course is told by ``rules.borrowed_in``.
+    """
+    nodes = nodes_of(source)
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
+    found = [name for node in nodes for name in unusual_in(node, own)]
+    known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
+    return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, known)]))
+
+
+def from_outside(source: str, known: Collection[str]) -> list[str]:
+    """What is there anyway, by names that the source does not define."""
+    return sorted(builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN) - {*known})
+
+
+def plotting_in(nodes: list[ast.AST]) -> list[str]:
+    """Uses of ``plt``, wherever imported, beside statements such as ``plt.plot(x)``, whose result nobody has."""
+    calls = [node.value.func for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    plots = {id(call.value) for call in calls if isinstance(call, ast.Attribute) and call.attr in PLOTS}
+    named = [node for node in nodes if "plt" in (getattr(node, "id", ""), getattr(node, "attr", ""))]
+    return [PLOTTING] * any(id(node) not in plots for node in named)
+
+
+def is_plotting(alias: ast.alias) -> bool:
+    return (alias.name, alias.asname) == (PLOTTING, "plt")
 
 
 def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[str]:
@@ -129,7 +208,8 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
         case ast.Attribute(attr=name):
             return [f"{name} = ..."]
         case ast.Import(names=names):
-            return [alias.name for alias in names if alias.name not in MODULES or is_dunder(alias.asname or "")]
+            others = [alias for alias in names if not is_plotting(alias)]
+            return [alias.name for alias in others if alias.name not in MODULES or is_dunder(alias.asname or "")]
         case ast.ImportFrom(module=module, names=names, level=level):
             if module not in MODULES | TYPES or level:
                 return [module or "."]
@@ -148,6 +228,52 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
         case ast.Match() | ast.AsyncFunctionDef() | ast.Await():
             return [type(node).__name__.lower().removesuffix("functiondef")]
     return []
+
+
+def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            private = is_self(node.value) and name in own and name.startswith("_") and not is_dunder(name)
+            return [name] * (not is_everyday(name, own) and not private)
+        case ast.Attribute(attr=name):
+            return [name] * (is_dunder(name) and not is_everyday(name))
+        case ast.MatchClass(kwd_attrs=names):
+            return [name for name in names if not is_everyday(name, own)]
+        case ast.FunctionDef(name=name):
+            return [name] * (is_dunder(name) and name not in DEFINED)
+        case ast.Import(names=names):
+            known = [is_plotting(alias) or is_course(alias.name) or alias.name in OPEN for alias in names]
+            return [alias.name for alias, is_known in zip(names, known) if not is_known]
+        case ast.ImportFrom(module=module, names=names, level=0) if module in OPEN | TYPES | SHOWING.keys():
+            imported = [alias.name for alias in names]
+            return [name for name in imported if name != SHOWING.get(module) and not is_everyday(name)]
+        case ast.ImportFrom(module=module, level=level):
+            return [module or "."] * (level > 0 or not is_course(module))
+    return []
+
+
+def is_everyday(name: str, own: Collection[str] = ()) -> bool:
+    if is_dunder(name):
+        return name in READ
+    if name in everyday():
+        return True
+    return name not in brought_along(free=True) and (name[0] not in "_*" or name in own)
+
+
+@functools.cache
+def everyday() -> frozenset[str]:
+    """What answers use where nothing is forbidden: functions that compute, and methods of what holds data."""
+    found = ATTRIBUTES | ANNOTATIONS | OTHERS
+    found |= {one.__name__ for some in get_overridable_functions().values() for one in some if callable(one)}
+    found |= {name for one in VALUES for name in dir(one)}
+    for module in map(importlib.import_module, OPEN - CURATED):
+        names = getattr(module, "__all__", dir(module))
+        found |= {name for name in names if not isinstance(getattr(module, name), types.ModuleType)}
+    return frozenset(name for name in found - EVALUATE if not name.startswith("_"))
+
+
+def is_exception(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, BaseException)
 
 
 def is_listed(name: str, given: Collection[str]) -> bool:

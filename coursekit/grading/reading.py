@@ -38,6 +38,7 @@ DROPPED = {"__macosx", ".ipynb_checkpoints"}
 LEADS_OUT = "a path in the zip that leads out of it: not read"
 NO_NAME = "a name in the zip that is none: not read"
 LINK = "a symbolic link: not followed"
+READY = b"ready\n"
 
 
 def answer_parent() -> None:
@@ -46,6 +47,8 @@ def answer_parent() -> None:
     gc.disable()  # it would go through millions of small lists again and again
     start = json.loads(sys.stdin.buffer.readline())
     exercise, released = start["exercise"], read_released(Path(start["home"]))
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         more_time(request["seconds"])

@@ -266,7 +266,9 @@ class Log:
 
     def put_aside(self, exercise: str, student: str) -> None:
         """Note that a student's feedback was moved to ``superseded/``."""
-        self.add("set aside", exercise, student, files=dict.fromkeys(self.of(exercise, student)["files"], ""))
+        files = self.of(exercise, student)["files"]
+        moved = {"superseded": files.get("feedback", "")}
+        self.add("set aside", exercise, student, files=dict.fromkeys(files, "") | moved)
 
 
 def name_of(path: Path, student: str) -> str:
@@ -356,11 +358,11 @@ def verify(out: Path, key: bytes, people: bool = True) -> list[str]:
         except Edited as error:
             problems.append(f"{error}; the next marking decides anew")
     with gradebook(out) as book:
-        grades = in_book(book)
+        grades, others = in_book(book), beside_points(book)
     names = {pseudonym(key, student): student for _, student in grades}
     for (exercise, student), found in grades.items():
         problems += in_gradebook(log, exercise, student, found, people)
-    problems += in_files(log, out, names) + in_end(log)
+    problems += others + in_files(log, out, names) + in_end(log)
     there = {(exercise, pseudonym(key, student)) for exercise, student in grades}
     for exercise, name in log.known:
         if name and "points" in log.known[exercise, name] and (exercise, name) not in there:
@@ -388,6 +390,25 @@ def in_gradebook(log: Log, exercise: str, student: str, grades: dict[str, tuple]
     return problems
 
 
+def beside_points(book: Any) -> list[str]:
+    """What nbgrader has room for and no marking writes: nbgrader would show other totals than the tables."""
+    from sqlalchemy import text
+
+    found = book.db.execute(
+        text(
+            "select a.name, s.student_id, n.late_submission_penalty, s.extension from submitted_assignment s "
+            "join assignment a on a.id = s.assignment_id left join submitted_notebook n on n.assignment_id = s.id "
+            "where n.late_submission_penalty <> 0 or s.extension is not null order by a.name, s.student_id"
+        )
+    )
+    return [
+        f"{exercise}, {printable(student)}: {what} is in the gradebook, which no marking writes and no table counts"
+        for exercise, student, penalty, extension in found
+        for what, is_there in (("a penalty", penalty), ("an extension", extension is not None))
+        if is_there
+    ]
+
+
 def in_end(log: Log) -> list[str]:
     """Markings that were begun and not finished, or whose end somebody has cut off the log."""
     last = {event["exercise"]: event["event"] for event in log.events if event["event"] in ("started", "finished")}
@@ -405,7 +426,7 @@ def in_files(log: Log, out: Path, names: dict[str, str]) -> list[str]:
         for file, sha in about["files"].items():
             path = out / file
             if name:
-                suffix = ".html" if file == "feedback" else ".ipynb"
+                suffix = ".ipynb" if file == "autograded" else ".html"
                 path = out / file / student / exercise / f"{exercise}{suffix}"
             right.add(path)
             if sha256(path) != sha:
@@ -413,7 +434,9 @@ def in_files(log: Log, out: Path, names: dict[str, str]) -> list[str]:
         if about.get("stale") and about["files"]:
             whose = f"the feedback of {printable(student)}" if name else "the tables"
             problems.append(f"{exercise}: {whose} may be older than the points; mark again to write them anew")
-    strange = sorted({*out.glob("feedback/*/*/*.html")} - right)
+    pages = [path for kind in ("feedback", "superseded") for path in out.glob(f"{kind}/*/*/*.html")]
+    tables = out.glob("[0-9][0-9]_*.csv")  # which somebody could take for an exercise's
+    strange = sorted({*pages, *tables} - right)
     return problems + [f"{path.relative_to(out)} was not written by a marking" for path in strange]
 
 

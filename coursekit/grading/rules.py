@@ -14,25 +14,6 @@ def words(text: str) -> set[str]:
     return set(text.split())
 
 
-# What an answer needs; with any other module it may find, and change, code that is not its own while it runs.
-MODULES = words(
-    """torch numpy scipy pandas sklearn matplotlib tqdm coursekit IPython __future__ math cmath random typing functools
-    itertools collections dataclasses copy enum string re time warnings heapq bisect operator contextlib abc logging
-    statistics numbers fractions decimal json textwrap pprint"""
-)
-FUNCTIONS = words("__import__ eval exec compile globals locals vars get_ipython open breakpoint")
-ATTRIBUTES = words(
-    """tb_frame gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins
-    ops library overrides multiprocessing hub package serialization overloads ctypeslib attrgetter methodcaller
-    sys os io gc types inspect builtins bltns importlib subprocess threading traceback weakref linecache pickle
-    copyreg zipfile modules popen get_objects load fromfile memmap"""
-)
-DUNDERS = words(
-    """__init__ __call__ __name__ __class__ __len__ __getitem__ __iter__ __post_init__ __main__ __doc__ __version__
-    __repr__ __str__ __eq__ __hash__ __add__ __mul__ __matmul__"""
-)
-
-
 def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     """The first forbidden function or option that the source names, in any spelling; empty if there is none.
 
@@ -58,7 +39,7 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
 
 
 def borrowed_in(source: str, released: str) -> list[str]:
-    """What an answer takes from the course although the exercise does not give it, and how it may hide that.
+    """What an answer takes from the course although the exercise does not give it (``plain.unusual``: in hidden ways).
 
     Args:
         source: an answer.
@@ -86,7 +67,6 @@ def borrowed_in(source: str, released: str) -> list[str]:
             found.append(f"names {str(node.value)[:60]!r} in a text")
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             found += [f"uses {node.value.id}.{node.attr}, which the exercise does not give"] * (node.attr not in given)
-    found += [f"may find code while it runs, by {name}: read it" for name in ways_in(source)]
     if source.strip() and not nodes_of(source):
         found.append("cannot be read by Python, or is too long: read it")
     return list(dict.fromkeys(found))
@@ -120,18 +100,6 @@ def defined_in(source: str) -> set[str]:
     return names | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
-def ways_in(source: str) -> list[str]:
-    """The ways by which a source may find, and change, code that is not its own while it runs."""
-    if source.strip() and not nodes_of(source):
-        return ["what cannot be read"]
-    nodes = nodes_of(source)
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    own = {name for name in defined_in(source) if is_private(name)}
-    ways = [way for node in nodes for way in ways_of(node) if way not in own]
-    ways += [f"{node.id} under another name" for node in nodes if is_access(node) and id(node) not in called]
-    return list(dict.fromkeys([*ways, *(name for name in builtins_in(source) if name in FUNCTIONS or is_hidden(name))]))
-
-
 def builtins_in(source: str) -> set[str]:
     """The names that a source takes from outside of it, hence perhaps Python's own functions."""
     names: set[str] = set()
@@ -157,42 +125,6 @@ def tables_of(source: str) -> list[symtable.SymbolTable]:
     for table in found:
         found += table.get_children()
     return found
-
-
-def ways_of(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Call) and is_access(node.func):
-        plain = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
-        return [] if plain else [f"{node.func.id} of a name that is computed"]
-    if isinstance(node, ast.MatchClass):
-        return [name for name in node.kwd_attrs if is_hidden(name) or name in ATTRIBUTES]
-    if isinstance(node, ast.Attribute):
-        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        known = node.attr in ATTRIBUTES or is_private(node.attr)
-        return [node.attr] * (is_hidden(node.attr) or (known and not own))
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [node.value] * (is_hidden(node.value) or node.value in ATTRIBUTES | FUNCTIONS)
-    names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-    others = [name for name in names if name.startswith("coursekit.grading")]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        imported = [alias.name for alias in node.names]
-        others += [name for name in imported if name.startswith("coursekit.grading")]
-        parts = [part for name in (*names, *imported) for part in name.split(".") if part != "__future__"]
-        others += [p for p in parts if p in ATTRIBUTES | FUNCTIONS or is_hidden(p) or is_private(p)]
-        names += imported if isinstance(node, ast.Import) else []
-    return others + [name for name in names if name.partition(".")[0] not in MODULES]
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name != "_"
-
-
-def is_access(node: ast.AST) -> bool:
-    """Whether it is one of the functions that take an attribute's name."""
-    return isinstance(node, ast.Name) and node.id in ("getattr", "setattr", "delattr", "hasattr")
-
-
-def is_hidden(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__") and name not in DUNDERS
 
 
 def is_self(node: ast.AST) -> bool:

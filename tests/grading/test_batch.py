@@ -141,7 +141,7 @@ def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):
     (row,) = table(tmp_path / "out")
     assert row["total"] == "15"
     assert "luong_score imports coursekit.nn.attention" in row["flags"]
-    assert "may find code while it runs, by gc" in row["flags"]
+    assert "luong_score uses gc, which few answers need: worth a look" in row["flags"]
     page = (tmp_path / "out" / "feedback" / "1" / NAME / f"{NAME}.html").read_text()
-    assert "may find code" not in page
+    assert "few answers" not in page
     assert json.loads((tmp_path / "out" / "log.jsonl").read_text().splitlines()[0])["user"]

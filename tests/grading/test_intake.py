@@ -355,9 +355,13 @@ def test_a_folder_may_be_deep_and_wide_and_costs_only_its_own_student(tmp_path, 
     put(tmp_path, {f"alice/{i:03}.ipynb": "{" for i in range(100)} | {"bob.ipynb": TEXT})
     put(tmp_path, {f"carol{'/d' * 60}/x.ipynb": TEXT})
     found = taken(tmp_path)
-    assert len([s for s in found if s.student == "alice"]) == 20
+    (*first, last) = [s for s in found if s.student == "alice"]
+    assert len(first) == 10
+    told = (
+        "and 10 more files that are not marked; the last of them: more than 20 files and folders: the rest is not read"
+    )
+    assert last.problem == told
     problems = {student: [s.problem for s in found if s.student == student] for student in ("alice", "bob", "carol")}
-    assert "more than 20 files and folders: the rest is not read" in problems["alice"]
     assert problems["bob"] == [""]
     assert len(problems["carol"]) == 1
     monkeypatch.undo()
@@ -571,26 +575,39 @@ def test_a_hand_in_has_one_budget_and_so_does_each(tmp_path):
 def test_files_of_a_hand_in_are_counted_across_its_zips(tmp_path):
     inner = zipped({f"{i}.txt": "" for i in range(400)})
     (_, *_, last) = found = taken_from_zip(tmp_path, {f"alice/{i}.zip": inner for i in range(3)})
-    assert last.problem == "more than 1000 files: the rest is not read"
-    assert len(found) < 1001
+    told = "and 990 more files that are not marked; the last of them: more than 1000 files: the rest is not read"
+    assert last.problem == told.replace("990", "988")
+    assert len(found) == 11
     data = zipped({f"{i}.txt": "" for i in range(1200)})
     data = data.replace(b"PK\x01\x02\x14\x03\x14\0\0\0", b"PK\x01\x02\x14\x03\x14\0\1\0")  # encrypted
     (first, *_, last) = found = taken_from_zip(tmp_path, {"alice/x.zip": data})
     assert "encrypted" in first.problem
-    assert last.problem == "more than 1000 files: the rest is not read"
-    assert len(found) == 1000
+    assert last.problem == told
+    assert len(found) == 11
     found = taken_from_zip(tmp_path, {f"alice/{i:04}.txt": "" for i in range(1200)} | {"bob.ipynb": TEXT})
-    assert [s.problem for s in found][1000:] == ["more than 1000 files: the rest is not read", ""]
+    assert [s.problem for s in found][10:] == [told.replace("990", "991"), ""]
+
+
+def test_a_hand_in_of_many_files_makes_few_rows_and_the_latest_counts(tmp_path):
+    entries = {f"{i:03}.ipynb": TEXT if i > 900 else "{}" for i in range(990)}
+    found = taken_from_zip(tmp_path, {"alice/x.zip": zipped(entries), "bob/x.ipynb": TEXT})
+    assert [s.student for s in found] == ["alice"] * 12 + ["bob"]
+    assert [s.file for s in found if not s.problem] == ["alice/x.zip/989.ipynb", "bob/x.ipynb"]
+    told = "and 979 more files that are not marked; the last of them: not the latest: alice/x.zip/989.ipynb is marked"
+    assert found[11].problem.startswith(told)
 
 
 # --- a child that fails --------------------------------------------------------------------------------
 
 
+READY = "print('ready', flush=True)\n"
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("import time; time.sleep(60)", "reading it took more than 0.5 seconds"),
-        ("while True: pass", "reading it took more than 0.5 seconds"),
+        ("import time; time.sleep(60)", "reading it took more than 0.5 seconds, twice"),
+        ("while True: pass", "reading it took more than 0.5 seconds, twice"),
         ("import os; os.kill(os.getpid(), 9)", "or broke the program that reads notebooks"),
         ("raise SystemExit", "makes no sense"),
         ("print('{}')", "makes no sense"),
@@ -605,8 +622,9 @@ def test_files_of_a_hand_in_are_counted_across_its_zips(tmp_path):
     ],
 )
 def test_a_child_that_fails_is_one_row(tmp_path, monkeypatch, code, words):
-    monkeypatch.setattr(intake, "CHILD", code)
+    monkeypatch.setattr(intake, "CHILD", READY + code)
     monkeypatch.setattr(intake, "SECONDS", 0.5)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
     found = taken(put(tmp_path, {"alice/x.ipynb": TEXT, "bob/x.ipynb": TEXT}))
     assert [s.student for s in found] == ["alice", "bob"]
     assert all(s.problem.startswith("could not be read: ") and words in s.problem for s in found)
@@ -619,7 +637,7 @@ def test_a_child_that_fails_is_one_row(tmp_path, monkeypatch, code, words):
 def test_honest_neighbours_of_what_breaks_the_child_are_unharmed(tmp_path, monkeypatch, deed):
     child = f"""
 import json, os, sys, time
-sys.path.append(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 from coursekit.grading import reading
 real = reading.cells_of
 def cells_of(data, name):
@@ -631,6 +649,7 @@ reading.answer_parent()
 """
     monkeypatch.setattr(intake, "CHILD", child)
     monkeypatch.setattr(intake, "SECONDS", 2)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
     broken = zipped({"x.ipynb": "break me"})
     entries = {
         "alice/x.ipynb": TEXT,
@@ -655,14 +674,57 @@ def test_what_the_child_dies_of_later_costs_no_honest_row(tmp_path, monkeypatch)
     """Each file is read, but its memory is not given back: the next hand-in would pay for it."""
     real = "from coursekit.grading import reading; real = reading.read_item; seen = []"
     dies = "reading.read_item = lambda *a: seen.append(1) or (os._exit(1) if len(seen) > 2 else real(*a))"
-    child = f"import os, sys; sys.path.append(sys.argv[1]); {real}; {dies}; reading.answer_parent()"
+    child = f"import os, sys; sys.path.insert(0, sys.argv[1]); {real}; {dies}; reading.answer_parent()"
     monkeypatch.setattr(intake, "CHILD", child)
     found = taken_from_zip(tmp_path, {f"s{i}.ipynb": TEXT for i in range(6)})
     assert [s.problem for s in found] == [""] * 6
 
 
+@pytest.mark.parametrize("code", ["import os; os.abort()", "import time; time.sleep(60)", "print('other')"])
+def test_a_child_that_does_not_start_is_no_students_fault(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(intake, "CHILD", code)
+    monkeypatch.setattr(intake, "SECONDS_TO_START", 0.5)
+    with pytest.raises(GradingError, match="the program that reads notebooks does not start"):
+        taken(put(tmp_path, {"alice.ipynb": TEXT}))
+
+
+def test_a_child_that_starts_slowly_or_stops_once_costs_no_honest_row(tmp_path, monkeypatch):
+    """As on a busy machine: neither its start nor a pause is the hand-in's."""
+    slow = f"""
+import pathlib, sys, time
+time.sleep(2)
+sys.path.insert(0, sys.argv[1])
+from coursekit.grading import reading
+real, stopped = reading.read_item, pathlib.Path({str(tmp_path / "stopped")!r})
+def read_item(*about):
+    if not stopped.exists():
+        stopped.touch()
+        time.sleep(60)
+    return real(*about)
+reading.read_item, reading.set_limits = read_item, lambda: None
+reading.answer_parent()
+"""
+    monkeypatch.setattr(intake, "CHILD", slow)
+    monkeypatch.setattr(intake, "SECONDS", 1)
+    monkeypatch.setattr(intake, "PATIENCE", 1)
+    found = taken_from_zip(tmp_path, {"alice.ipynb": TEXT, "bob.ipynb": TEXT})
+    assert [s.problem for s in found] == ["", ""]
+    assert (tmp_path / "stopped").exists()
+
+
+def test_time_is_the_cpus_and_ends_what_never_ends(tmp_path, monkeypatch):
+    endless = "from coursekit.grading import reading; reading.read_item = lambda *a: any(iter(int, 1))"
+    monkeypatch.setattr(
+        intake, "CHILD", f"import sys; sys.path.insert(0, sys.argv[1]); {endless}; reading.answer_parent()"
+    )
+    monkeypatch.setattr(intake, "SECONDS", 1)
+    monkeypatch.setattr(intake, "PATIENCE", 100)
+    (one,) = taken(put(tmp_path, {"alice.ipynb": TEXT}))
+    assert one.problem.startswith("could not be read: reading it took more than 1 seconds or 1024 MB of memory")
+
+
 def test_a_zip_that_breaks_the_child_when_it_is_listed_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(intake, "CHILD", "import os; os.abort()")
+    monkeypatch.setattr(intake, "CHILD", READY + "import os; os.abort()")
     with pytest.raises(GradingError, match=r"cannot open .*e\.zip: reading it took more than"):
         taken_from_zip(tmp_path, {"alice.ipynb": TEXT})
     monkeypatch.undo()

@@ -6,6 +6,7 @@ import linecache
 import types
 import typing
 
+import nbformat
 import pytest
 import torch
 from hypothesis import given
@@ -13,9 +14,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from coursekit.grading.calls import spoiled
 from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
-from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, beyond, brought_along
+from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, unusual
+from coursekit.grading.release import mark_up, masters
+from coursekit.lectures import home
 from tests.grading.answers import self_attention, transformer
 
 HIDES = {
@@ -70,12 +74,73 @@ HIDES = {
     "from collections.abc import sys": "sys",
     "import typing": "typing",
     "from time import sleep": "sleep",
+    "from operator import attrgetter": "attrgetter",
+    "import warnings\nwarnings.sys": "sys",
+    "y = torch.cuda.memory.pickle": "pickle",
+    "import matplotlib.pyplot as plt\nplt.switch_backend(x)": "matplotlib.pyplot",
+    "import matplotlib.pyplot as plt\nlines = plt.plot(x)": "matplotlib.pyplot",
+    "plt.matplotlib": "matplotlib.pyplot",  # that another cell has imported
+    "class A:\n    import matplotlib.pyplot as plt\nA.plt.matplotlib": "matplotlib.pyplot",
+    "import matplotlib.pyplot as figures": "matplotlib.pyplot",
+    "import matplotlib, matplotlib.pyplot as plt": "matplotlib",
+}
+
+# Ways to code that is not the answer's own; the attacker's among them fetched a model answer.
+FINDS = {
+    "import torch\n_utils = _import_dotted_name = None\ng = torch._utils._import_dotted_name(NAME)": "_utils",
+    "from IPython.utils.importstring import import_item": "IPython.utils.importstring",
+    "import numpy as np\nnp.testing.runstring(TEXT, {})": "testing",
+    "from torch.utils.benchmark import Timer": "torch.utils.benchmark",
+    "y = torch.utils.benchmark.Timer(TEXT).timeit(1)": "benchmark",
+    "import logging.config\nlogging.config.dictConfig(NAMES)": "logging.config",
+    "from __future__ import annotations\nfrom typing import get_type_hints\nget_type_hints(f)": "get_type_hints",
+    "import typing\nclass C: x: NAME\ng = typing.get_type_hints(C)['x']": "get_type_hints",
+    "from functools import singledispatch\n@singledispatch\ndef h(x): pass": "singledispatch",
+    "import string\nstring.Formatter().get_field(NAME, [f], {})": "string",
+    "import typing\ntyping._eval_type(typing.ForwardRef(TEXT), None, None)": "ForwardRef",
+    "from torch.fx import Graph": "torch.fx",
+    "g = torch.fx.Graph()": "fx",
+    "import matplotlib, matplotlib.pyplot as plt\nmatplotlib.use(NAME)": "matplotlib",
+    "g = np.load(file, allow_pickle=True)": "load",
+    "text = np.loadtxt(path, dtype=str)": "loadtxt",
+    "import numpy as np\ng = np.ones(1).ctypes._ctypes": "ctypes",
+    "m = __import__('course' + 'kit.nn.attention')": "__import__",
+    "import sys\nm = sys.modules['x']": "sys",
+    "import gc": "gc",
+    "exec(text)": "exec",
+    "f = course.attend.__globals__['x']": "__globals__",
+    "g = getattr(__builtins__, 'eval')": "__builtins__",
+    "try: 1/0\nexcept Exception as e: e.__traceback__.tb_frame": "__traceback__",
+    "f = getattr(F, 'layer' + '_norm')": "getattr",
+    "g = getattr\nf = g(F, 'layer' + '_norm')": "getattr",
+    "f = functools.reduce(getattr, names, F)": "getattr",
+    "from torch import library": "library",
+    "import pydoc": "pydoc",
+    "match f:\n    case object(__globals__=g): pass": "__globals__",
+    "import os\nos.fork()": "os",
+    "torch.ops.aten.layer_norm.overloads = lambda: []": "ops",
+    "y = torch._refs.native_layer_norm": "_refs",
+    "m = collections._sys.modules": "_sys",
+    "from random import _os": "_os",
+    "f = torch.serialization.pickle.loads(b'')": "serialization",
+    "def f(x, vars=vars):\n    return vars(x)": "vars",
+    "def g(vars): pass\nh = (lambda q: q)(vars)": "vars",
+    "def h(f):\n    return f._of_nobody": "_of_nobody",
+    "class A:\n    def __reduce__(self): pass": "__reduce__",
+    "from torch.optim import *": "*",
+    "from . import x": ".",
+    "lines = plt.gcf().canvas": "matplotlib.pyplot",
 }
 
 
 @pytest.mark.parametrize(("source", "name"), HIDES.items())
 def test_what_could_hide_something_is_not_listed(source, name):
     assert name in beyond(as_python(source))
+
+
+@pytest.mark.parametrize(("source", "name"), FINDS.items())
+def test_what_may_find_code_is_unusual(source, name):
+    assert name in unusual(as_python(source))
 
 
 @pytest.mark.parametrize(
@@ -95,11 +160,54 @@ def test_what_could_hide_something_is_not_listed(source, name):
         "class A(nn.Module):\n    def __init__(self, dim):\n        self.dim, self.size, self.device, self.keys = dim",
         "nn.init.xavier_uniform_(layer.weight)\nassert torch.is_tensor(x), repr('{}'.format(x))",
         "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "from operator import add, mul\nimport operator\nz = functools.reduce(operator.add, map(mul, x, y))",
+        "import warnings; warnings.filterwarnings('ignore')\nwith warnings.catch_warnings(): f(x)",
+        "import matplotlib.pyplot as plt\nplt.plot([1]);plt.title('x')\nplt.show()\nplt.close()",
+        "class A(nn.Module):\n    def __init__(self):\n        self.add_module('qkv', nn.Linear(3, 9))",
+        "q = torch.zeros_like(p).index_put((rows, y), torch.tensor(1 - eps))",
+        "class A(nn.Module):\n    def __init__(self):\n        self.pos = self.temperature = d\n        self.pos += 1",
         "",
     ],
 )
 def test_everyday_code_is_listed(source):
     assert beyond(as_python(source), ("attend",)) == []
+    assert unusual(as_python(source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(x):\n    vars = x.var(-1)\n    return torch.sqrt(vars)",
+        "open = 3\ndef f(open):\n    return open + 1",
+        "class A:\n    def f(self):\n        self._cache = _shift(x)\n        return self.loss, self._cache",
+        "if __name__ == '__main__':\n    print(torch.__version__, f.__doc__, type(x).__name__)",
+        "%pip install einops\n!pip install einops",
+        "!ls -la data\n%timeit f(3)\n%load_ext autoreload\n%autoreload 2\n?torch.softmax\ntorch.softmax?\nx = 1",
+        "%config InlineBackend.figure_format = 'retina'\n%matplotlib inline\nx = 1",
+        "import heapq, contextlib, abc, typing\nfrom IPython.display import display\nfrom tqdm.auto import tqdm",
+        "class A:\n    def _split(x): return x\ny = A._split(3)",
+        "%%time\ncounts = collections.Counter(text).most_common(3)",
+        "scheduler = torch.optim.lr_scheduler.OneCycleLR(o, 1e-3)\np.grad = None\nmodel.load_state_dict(w)",
+        "from collections import defaultdict\nrng = random.Random(0)\nrng.shuffle(x)\nre.compile('a').findall(text)",
+        "images = F.interpolate(nn.Conv2d(1, 2, 3)(x), scale_factor=2)\nnoise = torch.randn_like(x).multinomial(1)",
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: int\n    def __post_init__(self): pass",
+        "try:\n    f(x)\nexcept (OSError, StopIteration) as e:\n    raise ValueError from e",
+    ],
+)
+def test_harmless_code_is_not_unusual(source):
+    assert unusual(as_python(source)) == []
+
+
+def test_honest_answers_are_not_unusual():
+    """All model answers and right ones in other styles; the one exception uses a function of PyTorch's own."""
+    answers = []
+    for path in masters(home()):
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        answers += [cell.source for cell in cells if mark_up(cell).get("solution")]
+        right = importlib.import_module(f"tests.grading.answers.{path.stem[3:]}").RIGHT
+        answers += [source for sources in right.values() for source in sources]
+    assert len(answers) > 200
+    assert {name for source in answers for name in unusual(as_python(source))} <= {"_foreach_lerp_"}
 
 
 @pytest.mark.parametrize("module", [self_attention, transformer])
@@ -132,11 +240,25 @@ def test_what_may_be_imported_for_annotations_evaluates_nothing():
 def test_every_listed_name_exists_so_that_what_it_leads_to_is_known():
     assert {"to_mkldnn", "register_forward_hook", "__globals__", "gi_frame", "flex_attention"} <= brought_along()
     assert ATTRIBUTES - brought_along() == {"decode"}, "a model's own; str has no other"
+    assert not OTHERS - brought_along(free=True)
+
+
+def test_vmap_is_not_listed_since_it_hides_an_option():
+    def loss(x, y):
+        return F.cross_entropy(x[None], y[None], label_smoothing=0.1)
+
+    with spoiled(["cross_entropy_loss(label_smoothing)"]) as used:
+        loss(torch.randn(5), torch.tensor(1))
+        assert used
+        used.clear()
+        torch.vmap(loss)(torch.randn(3, 5), torch.tensor([1, 2, 3]))
+        assert not used, "then it can be listed"
 
 
 @given(st.text(max_size=200))
 def test_no_source_is_too_strange(source):
     assert isinstance(beyond(source), list)
+    assert isinstance(unusual(source), list)
 
 
 def cell(source, number=0, **names):

@@ -344,10 +344,15 @@ def test_changed_files_are_noticed(out):
     (out / "feedback/s2/09_x/09_x.html").unlink()
     (out / "feedback/nobody/09_x").mkdir(parents=True)
     (out / "feedback/nobody/09_x/09_x.html").touch()
+    shutil.copy(out / "09_x.csv", out / "10_y.csv")
+    shutil.copy(out / "09_x_moodle.csv", out / "09_x_moodle_final.csv")
+    (out / "class.csv").write_text("id,name")  # the marker's own
     changed = next((out / "results" / "09_x").iterdir())
     changed.write_text(changed.read_text().replace("10", "11"))
     assert sorted(verify(out, KEY)) == [
         "09_x_moodle.csv was changed",
+        "09_x_moodle_final.csv was not written by a marking",
+        "10_y.csv was not written by a marking",
         "autograded/s3/09_x/09_x.ipynb was changed",
         "feedback/nobody/09_x/09_x.html was not written by a marking",
         "feedback/s1/09_x/09_x.html was changed",
@@ -371,6 +376,21 @@ def test_feedback_put_aside_is_not_missed(out):
     Log(out, KEY).put_aside("09_x", "s2")
     (out / "autograded/s2/09_x/09_x.ipynb").unlink()
     assert verify(out, KEY) == []
+    page = out / "superseded/s2/09_x/09_x.html"
+    page.write_text(page.read_text().replace("9 of", "10 of"))
+    shutil.copytree(out / "superseded/s2", out / "superseded/s1")
+    assert verify(out, KEY) == [
+        "superseded/s2/09_x/09_x.html was changed",
+        "superseded/s1/09_x/09_x.html was not written by a marking",
+    ]
+
+
+def test_what_no_marking_writes_into_the_gradebook_is_noticed(out):
+    with contextlib.closing(sqlite3.connect(out / "gradebook.db")) as book, book:
+        book.execute("update submitted_notebook set late_submission_penalty = 7 where rowid = 1")
+        book.execute("update submitted_assignment set extension = '100 days' where student_id = 's3'")
+    told = "is in the gradebook, which no marking writes and no table counts"
+    assert verify(out, KEY) == [f"09_x, s1: a penalty {told}", f"09_x, s3: an extension {told}"]
 
 
 @pytest.mark.parametrize("kind", ["trigger", "TRIGGER"])
