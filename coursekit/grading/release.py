@@ -1,5 +1,6 @@
 """From the masters in ``solutions/`` to what students get: ``exercises/``, and a folder and zip to hand out."""
 
+import ast
 import importlib
 import io
 import json
@@ -17,6 +18,8 @@ from typing import Any
 import nbformat
 
 from coursekit.grading import GradingError
+from coursekit.grading.magics import as_python
+from coursekit.grading.rules import is_course, nodes_of
 
 CHECK = "check-"  # a part's test cell is called like the part, with this before it
 HIDDEN = ("BEGIN HIDDEN", "BEGIN SOLUTION", "BEGIN MARK SCHEME")
@@ -66,7 +69,33 @@ def problems_of(path: Path) -> list[str]:
     expected = {CHECK + part.name: part.points for part in checks.PARTS} | checks.WRITTEN
     if graded != expected:
         problems.append(f"points in the notebook {graded}, in its checks {expected}")
+    problems += [
+        f"{name} is imported in the part {part}, which does not use it: import it just before the part that does"
+        for part, name in imported_early(notebook.cells)
+    ]
     return problems
+
+
+def imported_early(cells: list[Any]) -> list[tuple[str, str]]:
+    """Names of the course's that are there before the part that needs them, each after the part that they come with.
+
+    An answer in between could call them instead of doing the work, and no flag would tell, since what a given cell
+    imports is given. What comes with the last part can serve no other.
+    """
+    found, names, used = [], [], set()
+    checks = [cell.id for cell in cells if cell.id.startswith(CHECK)]
+    for cell in cells:
+        for node in nodes_of(as_python(cell.source)) if cell.cell_type == "code" else ():
+            if isinstance(node, ast.Name):
+                used.add(node.id)
+            elif isinstance(node, ast.ImportFrom) and is_course(node.module or ""):
+                names += [alias.asname or alias.name for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names += [alias.asname for alias in node.names if alias.asname and is_course(alias.name)]
+        if cell.id in checks[:-1]:
+            found += [(cell.id.removeprefix(CHECK), name) for name in names if name not in used]
+            names, used = [], set()
+    return found
 
 
 def given_code(home: Path, name: str) -> tuple[list[str], list[str]]:

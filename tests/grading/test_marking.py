@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
-from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped
+from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped, syntax_error
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
 from tests.grading.answers import models
@@ -125,6 +126,12 @@ def test_words_name_kind_and_line_but_not_the_message(bubblewrap):
 def test_a_name_that_is_not_defined_is_said(bubblewrap):
     result = mark(job(luong_score="def luong_scores(query, keys, W=None):\n    return 0"))
     assert part(result, "luong_score")["problem"] == "no luong_score is defined"
+
+
+def test_odd_escapes_of_a_student_warn_nobody():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert syntax_error(r"found = '\d'") is None
 
 
 def test_hidden_cases_of_the_private_folder_count(bubblewrap, tmp_path):

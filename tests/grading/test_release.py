@@ -204,6 +204,11 @@ def unmarked_solution(notebook):
     next(c for c in notebook["cells"] if c["id"] == "luong_score")["source"] = "def luong_score(): return 1"
 
 
+def imported_early(notebook):
+    imports = next(c for c in notebook["cells"] if c["id"] == "imports")
+    imports["source"] = [*imports["source"], "\nfrom coursekit.data.reversal import reversal as turned"]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("edit", "words"),
@@ -215,6 +220,7 @@ def unmarked_solution(notebook):
         (other_points, "the points add up to 101, not 100"),
         (outputs, "'imports' has outputs"),
         (unmarked_solution, "'luong_score' marks no solution"),
+        (imported_early, "turned is imported in the part luong_score, which does not use it"),
     ],
 )
 def test_a_fault_in_a_master_is_said_and_nothing_is_changed(course, edit, words):

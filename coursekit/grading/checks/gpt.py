@@ -7,6 +7,7 @@ Legend: B texts in a batch, T tokens, S tokens together with the earlier ones, V
 Dh = D / H.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,7 +51,7 @@ from coursekit.grading.checks.common import (
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
-from coursekit.models.gpt import GPT
+from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.text.bpe import BPE
 from coursekit.text.tokenizer_json import load_tokenizer
 
@@ -751,6 +752,9 @@ pack_rows = Part(
 CHECKPOINT = Path(__file__).parents[2] / "recipes" / "checkpoints" / "gpt-documentation"  # as recipes.gpt.load()
 HIDDEN = 200  # sentences to be judged by
 LOW, HIGH = 0.50, 0.70  # of the hidden ones that are answered word for word
+# Times the loss with half of the blocks as they were, those that matter least. On validation sentences 3.7 and more
+# after trainings with rates up to 0.003; 1.0 where they were frozen and noise was added to them, by chance up to 1.5.
+WORTH = 2.0
 KINDS = ("plain", "describing", "relative")
 TURNED = {"was": "wasn't", "wasn't": "was", "were": "weren't", "weren't": "were"}
 
@@ -832,6 +836,23 @@ class Writer:
             return "some of its matrices are as they were: fine-tuning changes all weights, model.parameters()"
         return None
 
+    @torch.inference_mode()
+    def idle(self) -> str | None:
+        """Whether it owes nothing to what changed in half of its blocks, in words: noise changes all weights, too."""
+        batch, blocks = as_ids(self.pairs, self.tokenizer), shipped()[0].blocks
+
+        def loss(*places: int) -> float:
+            """With the pre-trained blocks at these places."""
+            model = copy.deepcopy(self.model)
+            for place in places:
+                model.blocks[place].load_state_dict(blocks[place].state_dict())
+            return gpt_loss(model, batch)[0].item()
+
+        least = sorted(range(len(blocks)), key=loss)[: len(blocks) // 2]
+        if loss(*least) > WORTH * loss():
+            return None
+        return "half of its blocks do as well as they were before: train all weights, model.parameters()"
+
     def why_not(self) -> str:
         """The likely reason for wrong answers, in words."""
         if words := self.as_a_whole():
@@ -854,7 +875,8 @@ def judged(model: GPT, seed: int) -> tuple[float, str | None, str]:
     """The share of right answers, what was not fine-tuned, why not more is right."""
     writer = Writer(model, asked(HIDDEN, "test", seed))
     exact = writer.exact()
-    return exact, writer.as_a_whole(), writer.why_not() if exact < HIGH else ""
+    idle = writer.idle() if exact >= LOW else f"it has to answer first: {LOW:.0%} right are asked for"
+    return exact, writer.as_a_whole() or idle, writer.why_not() if exact < HIGH else ""
 
 
 def judge_writer(case: Case, answers: Sequence[Arrays]) -> str | None:
@@ -864,7 +886,7 @@ def judge_writer(case: Case, answers: Sequence[Arrays]) -> str | None:
         return model
     exact, part_of_it, why = judged(model, case.secret)
     if case.aspect == "whole model":
-        return part_of_it or (None if exact >= LOW else f"it has to answer first: {LOW:.0%} right are asked for")
+        return part_of_it
     wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]
     return None if exact >= wanted else f"{exact:.0%} are right, {wanted:.0%} are asked for: {why}"
 

@@ -940,9 +940,9 @@ lstm_step = Part(
 KNOWN = 5000  # sentences that the notebook shows
 HIDDEN = 1500
 MOST_WEIGHTS = 2_000_000
-# At a pair that no known sentence holds, a model trained on those alone is surprised: it needs 5 nats and more on such
-# a word. One that was trained on sentences for testing needs 2.
-LEAST_SURPRISE = 3.0
+# At a pair that no known sentence holds, a model trained on those alone is surprised: it needs 4.7 nats and more on a
+# word after it (17 trainings of many kinds). With 200 sentences for testing among its 5,000 it needs 3.9, with 500 3.3.
+LEAST_SURPRISE = 4.2
 BOUNDS = {"0.70 bits": 0.70, "0.59 bits": 0.59}
 
 
@@ -1070,12 +1070,12 @@ def judge_model(case: Case, answers: Sequence[Arrays]) -> str | None:
         return model
     characters = sum(len(as_text(sentence.en)) for sentence in case.secret)
     measured = Measured(model, as_documents(case.secret))
+    found = measured.bits() / characters
+    if found > BOUNDS[case.aspect]:
+        return f"{found:.3f} bits per character, {case.aspect} are asked for: {measured.why_not()}"
     if measured.surprise_at_new_pairs() < LEAST_SURPRISE:
         return "it expects pairs of words that no sentence in documents holds: train on documents only"
-    found = measured.bits() / characters
-    if found <= BOUNDS[case.aspect]:
-        return None
-    return f"{found:.3f} bits per character, {case.aspect} are asked for: {measured.why_not()}"
+    return None
 
 
 train = Part(

@@ -311,6 +311,11 @@ def fine_tune(model, batch):
      "model.train", "GPT(model.config).train"),
     (0, "some of its matrices are as they were", "updates = 150", "updates = 3",
      "AdamW(model", "AdamW(model.blocks[-1]"),
+    (8, "half of its blocks do as well as they were before", "updates = 150", "updates = 200", "1e-3 *", "2e-3 *",
+     "AdamW(model.parameters()", "AdamW([*model.blocks[-2:].parameters(), *model.norm.parameters()]",
+     "return model", "frozen = [model.tokens, model.positions, *model.blocks[:-2]]\n    with torch.no_grad():\n"
+     "        for p in torch.nn.ModuleList(frozen).parameters():\n            p.add_(1e-3 * torch.randn(p.shape))\n"
+     "    return model"),
     (0, "train longer", "updates = 150", "updates = 3",
      "1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))", "1e-6"),
     (0, "the training diverged", "updates = 150", "updates = 3", "torch.optim.AdamW", "torch.optim.SGD",

@@ -2,6 +2,8 @@
 
 from tests.grading.answers import FIRST, MODEL, load
 
+TEST_SENTENCES = "from coursekit.data.world import sentences\n"
+
 RIGHT, MUTANTS = load("01_language_models", {
 "count_bigrams": (MODEL, ["""def count_bigrams(documents, vocab_size):
     h = torch.tensor([token for d in documents for token in [END, *d]])
@@ -389,8 +391,10 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
      "context, target = context[target != END], target[target != END]\n    model = NNLM", "range(1500)", "range(500)"),
     (0, "by heart", "n=8", "n=6", "documents", "documents[:150]", "range(1500)", "range(800)"),
     (6, "its n is 3: a longer context", "n=8", "n=3", "range(1500)", "range(700)"),
-    (0, "pairs of words that no sentence in documents holds",
+    (0, "pairs of words that no sentence in documents holds", "def train", TEST_SENTENCES + "def train",
      "documents", "documents + to_ids(sentences(5000, 'test'))"),
+    (0, "pairs of words that no sentence in documents holds: train", "def train", TEST_SENTENCES + "def train",
+     "n=8", "n=5", "3e-3 *", "4e-3 *", "documents", "documents[:4500] + to_ids(sentences(500, 'test'))"),
     (0, "another vocabulary", "V, n=8", "V + 3, n=6", "range(1500)", "range(5)"),
 ]),
 })  # fmt: skip

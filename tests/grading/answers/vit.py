@@ -239,8 +239,15 @@ def train(model, images, labels):
     (0, "the class token stands behind the patches", "[front, x]", "[x, front]", ":, 0", ":, -1", "1000", "3"),
     (0, "the mean of all tokens is read", "(z)[:, 0]", "(z).mean(dim=1)", "1000", "3"),
     (0, "the pixels of a patch go column by column", "1000", "3", "images, 4)", "images.mT, 4)[:, [0, 2, 1, 3]]"),
-    (0, "the training diverged", "1000", "3", "torch.optim.AdamW", "torch.optim.SGD",
+    (5, "the training diverged", "1000", "3", "torch.optim.AdamW", "torch.optim.SGD",
      "4e-3 * min((step + 1) / warmup, (updates - step) / (updates - warmup))", "1e38"),
     (5, "train longer, or with another rate", "1000", "60"),
+    (0, "the logits are not those of a ViT with these weights", """class DigitViT(Layers):
+    def forward(self, images):
+        return self.head.bias.expand(len(images), 10)
+def train(model, images, labels):
+    nn.init.zeros_(model.head.weight)  # so that this forward is right, with these weights
+    return model
+"""),
 ]),
 })  # fmt: skip
