@@ -30,7 +30,7 @@ from torch.overrides import get_overridable_functions
 from coursekit.grading.rules import builtins_in, can_be_read, defined_in, is_course, is_self, nodes_of, words
 
 MODULES = words(
-    """torch torch.nn torch.nn.functional math numpy functools itertools dataclasses time operator warnings
+    """torch torch.nn torch.nn.functional math statistics numpy functools itertools dataclasses time operator warnings
     coursekit.nn.attention"""
 )
 TYPES = words("__future__ typing collections.abc")  # and from them, these names alone: they only annotate
@@ -72,6 +72,7 @@ ATTRIBUTES = words(
     index_put_ add_module title close pos and_ or_ xor not_ is_ is_not truth neg inv invert truediv floordiv mod
     iadd isub imul itruediv contains call filters itemgetter getitem warn filterwarnings simplefilter catch_warnings
     is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce wraps
+    fmean pvariance pstdev variance stdev
     cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
     dataclass field name names args kind memory temperature cdist perf_counter time
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
@@ -225,7 +226,11 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
             return [name] * (is_dunder(name) and name not in METHODS)
         case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
             return [name] * is_dunder(name)
-        case ast.Match() | ast.AsyncFunctionDef() | ast.Await():
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            return [name] * is_dunder(name)
+        case ast.MatchClass():  # reads attributes whose names nobody sees
+            return ["match"]
+        case ast.AsyncFunctionDef() | ast.Await():
             return [type(node).__name__.lower().removesuffix("functiondef")]
     return []
 

@@ -473,7 +473,8 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         if rows := remove_student(path, ids):
             tables.add(path)
             removed.append(f"{len(rows)} row{'s' * (len(rows) > 1)} of {path.name}")
-            words |= {row.get(column, "") for row in rows for column in NAMING}
+            words |= {row.get(column, "").removeprefix("Participant ") for row in rows for column in NAMING}
+            words |= {number for row in rows for number in re.findall(r"(?<=_)\d+(?=_)", row.get("file", ""))}
     hidden = hiding(dict.fromkeys(words, "…"))
     for path in sorted(out.glob("*.csv")) if removed else ():
         if rows := hide_in(path, hidden):

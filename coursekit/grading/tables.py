@@ -22,7 +22,8 @@ NEEDS_MARK = re.compile(rf"(^[\s\"]*)(?=[{SIGNS}])|([;|]\s*)(?=[\"{SIGNS}]|$)")
 MOODLE = ["Identifier", "Full name", "ID number", "Grade", "Maximum Grade"]
 MOODLE += ["Last modified (grade)", "Feedback comments"]
 CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-NAMING = ["student", "name", "platform_id", "Full name", "Student"]  # columns that hold a student's names
+# columns that hold a student's names and numbers
+NAMING = ["student", "name", "platform_id", "Full name", "Identifier", "Student", "ID"]
 IDENTITIES = ["pseudonym", "student", "name", "platform_id", "file"]
 
 

@@ -53,6 +53,8 @@ HIDES = {
     "%run x.py": "get_ipython",
     "x = !cp a b": "get_ipython",
     "match f:\n    case object(__globals__=g): pass": "match",
+    "match f:\n    case {**__builtins__}: pass": "__builtins__",
+    "match f:\n    case f.__globals__: pass": "__globals__",
     "g = f.__globals__": "__globals__",
     "y = course.attend(x)": "attend",
     "torch.ops.aten.layer_norm": "ops",
@@ -166,6 +168,8 @@ def test_what_may_find_code_is_unusual(source, name):
         "class A(nn.Module):\n    def __init__(self):\n        self.add_module('qkv', nn.Linear(3, 9))",
         "q = torch.zeros_like(p).index_put((rows, y), torch.tensor(1 - eps))",
         "class A(nn.Module):\n    def __init__(self):\n        self.pos = self.temperature = d\n        self.pos += 1",
+        "match y:\n    case 0 | None:\n        z = 1\n    case [a, *b] if a: z = b\n    case c: z = 2",
+        "import statistics\nfrom statistics import fmean\nz = statistics.pvariance(x.tolist())",
         "",
     ],
 )

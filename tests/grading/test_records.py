@@ -444,11 +444,11 @@ def test_a_forgotten_student_is_nowhere_any_more(out):
 
 
 def test_a_forgotten_student_is_not_quoted_in_other_rows(out):
-    flag = "its folder says s1, and whoever made it made one for s2 and s1"
+    flag = "its folder says s1, and whoever made it made one for s2 and s1: the number 4711, not 47110"
     rows = [
         SimpleNamespace(submission=one, status="not marked", result=None, standing=None)
         for one in (
-            Submission("Anna Schmidt_1_file_/x.ipynb", student="s1", name="Anna Schmidt"),
+            Submission("Anna Schmidt_4711_file_/x.ipynb", student="s1", name="Anna Schmidt", platform_id="4711"),
             Submission("ANNA SCHMIDT_2_file_/x.ipynb", flags=[flag]),
             Submission("s2/x.ipynb", student="s2", name="Bob Miller", flags=[flag]),
         )
@@ -457,7 +457,7 @@ def test_a_forgotten_student_is_not_quoted_in_other_rows(out):
     assert "their name in 2 other rows of 10_y.csv" in forget(out, "s1", KEY)
     left = (out / "10_y.csv").read_text()
     assert not [word for word in ("s1", "Anna", "ANNA") if word in left]
-    assert "its folder says …, and whoever made it made one for s2 and …" in left
+    assert "its folder says …, and whoever made it made one for s2 and …: the number …, not 47110" in left
 
 
 @pytest.mark.parametrize("student", ["", ".", "..", "../s1", "/", "s1/..", "x\x1b", "09_x", "*"])
