@@ -34,6 +34,7 @@ PHOTOS = {"temple": "china.jpg", "dahlia": "flower.jpg"}  # scikit-learn's names
 BACKGROUNDS = ("gradient", "clouds", "tiles", *PHOTOS)
 SPLITS = ("train", "validation", "test")
 SIZES = (32, 64)
+EXTENT = (0.56, 0.92)  # of objects, as a share of the image's side
 
 # The favourites of each class, the first of them first; see `odds`.
 FAVOURITES = {
@@ -100,7 +101,14 @@ class Shapes:
         return len(self.labels)
 
 
-def shapes(n: int, split: str = "train", seed: int = 0, size: int = 32, scene: int = 0) -> Shapes:
+def shapes(
+    n: int,
+    split: str = "train",
+    seed: int = 0,
+    size: int = 32,
+    scene: int = 0,
+    extent: tuple[float, float] = EXTENT,
+) -> Shapes:
     """Images of objects, the same for a seed; the first images do not depend on how many are asked for.
 
     Combinations of class, texture and colour for which `held_out` is True are in the split ``"test"``, and only those;
@@ -113,10 +121,12 @@ def shapes(n: int, split: str = "train", seed: int = 0, size: int = 32, scene: i
         size: of the square images in pixels, 32 or 64: the same scenes.
         scene: 0 for the first picture of each object. Every other number shows the same objects, of the same colours
             and textures, once more: elsewhere, turned, in other light, with other things behind and before them.
+        extent: the smallest and the largest diameter of an object, as shares of the image's side. Where objects are
+            smaller, they are also further from the middle: the circle around them may lie anywhere in the image.
     """
     if size not in SIZES:
         raise ValueError(f"size={size}: must be one of {SIZES}")
-    scenes = draw_scenes(n, split, seed, scene)
+    scenes = draw_scenes(n, split, seed, scene, extent)
     images = torch.empty(n, 3, size, size, dtype=torch.uint8)
     masks, whole = torch.empty(2, n, size, size, dtype=torch.bool)
     step = AT_ONCE // size**2 * len(CLASSES)
@@ -159,7 +169,9 @@ def odds(split: str) -> Tensor:
     return (kept / kept.sum(dim=1, keepdim=True)).cumsum(dim=1)
 
 
-def draw_scenes(n: int, split: str = "train", seed: int = 0, scene: int = 0) -> Batch:
+def draw_scenes(
+    n: int, split: str = "train", seed: int = 0, scene: int = 0, extent: tuple[float, float] = EXTENT
+) -> Batch:
     """The numbers of ``n`` scenes, row i for image i: what `Shapes` tells of them, and what else `render` needs."""
     if n < 1:
         raise ValueError(f"n={n}: must be at least 1")
@@ -169,6 +181,8 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0, scene: int = 0) -> 
         raise ValueError(f"seed={seed}: must lie in 0..999999999")
     if not 0 <= scene < 10**6:
         raise ValueError(f"scene={scene}: must lie in 0..999999")
+    if len(extent) != 2 or not 0 < extent[0] <= extent[1] <= 1:
+        raise ValueError(f"extent={extent}: must be two shares of the side in 0..1, above 0, the smaller one first")
     # a generator takes 32 bits; an odd factor spreads the scenes over them
     start = (len(SPLITS) * seed + SPLITS.index(split) + 2_654_435_761 * scene) % 2**32
     generator = torch.Generator().manual_seed(start)
@@ -181,7 +195,7 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0, scene: int = 0) -> 
     combination = torch.searchsorted(cumulative, lot["combination"].double(), right=True)[:, 0]
     texture, colour = combination // len(COLOURS), combination % len(COLOURS)
     low, high = torch.tensor(HUES, dtype=torch.float32)[colour].unbind(dim=1)
-    size = between(one["size"], 0.56, 0.92)
+    size = between(one["size"], *extent)
     drawn = {
         "labels": labels,
         "texture": texture,
@@ -199,7 +213,7 @@ def draw_scenes(n: int, split: str = "train", seed: int = 0, scene: int = 0) -> 
         **{name: one[name] for name in ("occluder", "side", "offset", "width")},
     }
     if scene:
-        first = draw_scenes(n, split, seed)
+        first = draw_scenes(n, split, seed, extent=extent)
         drawn |= {name: first[name] for name in OWN}
     return drawn
 
