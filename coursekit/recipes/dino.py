@@ -1,7 +1,7 @@
 """A small DINO, trained without labels on two pictures of each object, and its rival, trained on labels.
 
 ``python -m coursekit.recipes.dino dino`` trains the one that is shipped and writes its teacher to ``checkpoints/dino``
-beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``. ``… supervised`` trains the same
+beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``. ``… dino-supervised`` trains the same
 network on the labels of the same pictures, changed in the same ways, into ``checkpoints/dino-supervised``. Both can be
 stopped and started again at will.
 
@@ -36,9 +36,8 @@ from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
 VARIANTS = {
     "dino": "the teacher that is shipped",
-    "supervised": "the same network trained on labels",
+    "dino-supervised": "the same network trained on labels",
 }
-FOLDERS = {"dino": "dino", "supervised": "dino-supervised"}
 SIZE, EXTENT = 64, (0.4, 0.75)  # of the pictures in pixels, of the objects in them as shares of the side
 IMAGES, GALLERY = 20_000, 4800
 QUERIES = {"validation": 1200, "test": 2400}
@@ -47,7 +46,7 @@ HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 500
 DECAY, LAST_DECAY = 0.04, 0.4
-STEPS = {"dino": 5200, "supervised": 2000}
+STEPS = {"dino": 5200, "dino-supervised": 2000}
 # two pictures of one object differ by themselves: views are cut less than published, and colours changed less
 CROPS = {"n_local": 4, "sizes": (SIZE, SIZE // 2), "scales": ((0.6, 1.0), (0.25, 0.6)), "sigma": (0.1, 1.0)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
@@ -194,7 +193,7 @@ def run(variant: str, folder: Path, clock: Clock) -> tuple[nn.Module, Training]:
     seed(0)
     steps = STEPS[variant]
     often = min(EVALUATE_EVERY, max(1, steps // 4))
-    supervised = variant == "supervised"
+    supervised = variant == "dino-supervised"
     model = (ViT(replace(VIT, classes=len(CLASSES)), CLASSES) if supervised else DINO(config(steps))).to(device())
     images, labels = pictures(IMAGES), images_of("train", IMAGES).labels if supervised else None
     backbone: Callable[[Any], ViT] = (lambda m: m) if supervised else (lambda m: m.teacher.backbone)
@@ -244,24 +243,23 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "test": worth(rounded, "test"),
         "curve": list(training.history),
     }
-    write_model(checkpoints / FOLDERS[variant], described, weights)
-    metrics = unlabelled.write_metrics("dino", FOLDERS[variant], checkpoints, training.step, **measured)
-    return metrics
+    write_model(checkpoints / variant, described, weights)
+    return unlabelled.write_metrics("dino", variant, checkpoints, training.step, **measured)
 
 
 def load(variant: str = "dino") -> ViT:
-    """The shipped teacher, or its rival ``"supervised"``, in float32 and in eval mode."""
-    return ViT.from_pretrained(CHECKPOINTS / FOLDERS[variant])
+    """The shipped teacher, or its rival ``"dino-supervised"``, in float32 and in eval mode."""
+    return ViT.from_pretrained(CHECKPOINTS / variant)
 
 
 def load_metrics(variant: str = "dino") -> dict[str, Any]:
-    """What was measured of ``"dino"`` or ``"supervised"``."""
-    return json.loads((CHECKPOINTS / FOLDERS[variant] / "metrics.json").read_text(encoding="utf-8"))
+    """What was measured of ``"dino"`` or ``"dino-supervised"``."""
+    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     alone = {"dino": "its centre is the mean over all views of a batch"}
-    chosen = read_command("dino", __doc__, arguments, VARIANTS, named=FOLDERS.__getitem__, alone=alone)
+    chosen = read_command("dino", __doc__, arguments, VARIANTS, alone=alone)
     report(train(chosen.variant, chosen.folder, chosen.out or CHECKPOINTS))
 
 
