@@ -39,14 +39,14 @@ VARIANTS = {
     "dino-supervised": "the same network trained on labels",
 }
 SIZE, EXTENT = 64, (0.4, 0.75)  # of the pictures in pixels, of the objects in them as shares of the side
-IMAGES, GALLERY = 20_000, 4800
+IMAGES, GALLERY = 12_000, 4800
 QUERIES = {"validation": 1200, "test": 2400}
 VIT = ViTConfig(SIZE, 8, d_model=96, n_heads=6, d_ff=384, n_layers=4, classes=0, resize="dino")
 HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 500
 DECAY, LAST_DECAY = 0.04, 0.4
-STEPS = {"dino": 5200, "dino-supervised": 2000}
+STEPS = {"dino": 4000, "dino-supervised": 1500}
 # two pictures of one object differ by themselves: views are cut less than published, and colours changed less
 CROPS = {"n_local": 4, "sizes": (SIZE, SIZE // 2), "scales": ((0.6, 1.0), (0.25, 0.6)), "sigma": (0.1, 1.0)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
