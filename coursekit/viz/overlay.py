@@ -26,7 +26,7 @@ class Overlay(Widget):
 
     The large picture is the image with the weights of one head over it. An orange line goes around the fewest patches
     that hold the share ``mass`` of what this head gives to all patches (of equal weights the first ones), a white one
-    around the true object. Beside it stand all heads, each with its Jaccard index ``|A and B| / |A or B|``, counted in
+    around the true object. Beside it are the plain image and all heads, each with its Jaccard index ``|A and B| / |A or B|``, counted in
     pixels, rounded to 0.001. The share is moved in steps of 1 %; page and kernel find the same patches, for the page
     holds the weights in float32.
 
@@ -39,6 +39,7 @@ class Overlay(Widget):
         models: name -> attention of this model, in place of ``attention``; one of them is chosen on the page. They may
             differ in their heads.
         mass: which share the kept patches hold at first, a whole number of percent.
+        mean: put the mean of each model's heads in front of them, and open on it.
         title: what stands above.
 
     Source: Caron et al. (2021), arXiv 2104.14294, section 4.2.2 and figure 4.
@@ -53,6 +54,7 @@ class Overlay(Widget):
         masks: Any = None,
         models: Mapping[str, Any] | None = None,
         mass: float = 0.6,
+        mean: bool = False,
         title: str = "Where the class token looks",
     ):
         pixels = checked_images(images)
@@ -65,6 +67,9 @@ class Overlay(Widget):
             else {f"models[{name!r}]": models[name] for name in models}
         )
         self.weights = [checked_weights(x, n, name) for name, x in given.items()]  # of each model, (n, H, N), float32
+        if mean:
+            self.weights = [np.concatenate([x.mean(axis=1, keepdims=True), x], axis=1) for x in self.weights]
+        self.mean = mean
         N = self.weights[0].shape[2]
         if any(x.shape[2] != N for x in self.weights):
             raise ValueError(f"weights on {[x.shape[2] for x in self.weights]} patches: must be as many for all models")
@@ -87,6 +92,7 @@ class Overlay(Widget):
             "names": self.names,
             "weights": [pack(x) for x in self.weights],
             "mass": percent,
+            "mean": mean,
         }
         if masks is not None:
             self.masks = checked_boolean(masks, (n, height, width), "masks", "as the images")
@@ -106,8 +112,8 @@ class Overlay(Widget):
         found = [self.jaccard(x) for x in self.weights]  # of each model, (n, H), or nothing
         for head, row in enumerate(weights[0]):
             shares = np.sqrt(row / row.max()).reshape(self.rows, self.columns)
-            says = f"head {head}" + (f": Jaccard {found[0][0, head]:.3f}" if self.masks is not None else "")
-            alt = f"Weights of head {head}, dark 0 to light {row.max():.4f}"
+            says = self.name(head) + (f": Jaccard {found[0][0, head]:.3f}" if self.masks is not None else "")
+            alt = f"Weights of {self.name(head)}, dark 0 to light {row.max():.4f}"
             pictures.append((says, image_html(shares, alt, width=130)))
         most = max(x.shape[1] for x in self.weights)
         rows = []
@@ -123,8 +129,14 @@ class Overlay(Widget):
         )
         return (
             f"<p><b>{html.escape(title)}</b>{html.escape(model)}</p>{side_by_side_html(pictures)}"
-            f"{table_html(caption, ['', *(f'head {i}' for i in range(most))], rows)}"
+            f"{table_html(caption, ['', *map(self.name, range(most))], rows)}"
         )
+
+    def name(self, head: int) -> str:
+        """Of a row of weights: a head, or the mean in front of them."""
+        if not self.mean:
+            return f"head {head}"
+        return f"head {head - 1}" if head else "mean of heads"
 
     def jaccard(self, weights: np.ndarray) -> np.ndarray | None:
         """Of what each head keeps with the true masks, (n, H)."""

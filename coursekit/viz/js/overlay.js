@@ -1,12 +1,14 @@
 // Weights of the class token over an image, head by head; the patches that hold most of them, and the object's true outline.
 // data: {title, size: [height, width], grid: [rows, columns], images: [address], names: [of models], weights: [pack (n, H, N)] of
-//   each, mass: percent, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels]}
+//   each, mass: percent, mean: whether the first row of
+//   weights is the mean of the heads that follow, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels]}
 
 const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }
 .ck .large { flex:1 1 300px; min-width:0; max-width:360px; }
 .ck .small { flex:1 1 280px; min-width:0; }
+.ck .plain { max-width:168px; margin-bottom:8px; }
 .ck .heated img { filter:grayscale(1); }
 .ck .kept { stroke:#ff9a3c; stroke-width:3; }
 .ck .large .behind { stroke-width:5; }
@@ -19,7 +21,7 @@ const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 const SLACK = 1e-6; // as in overlay.py
 
 export function mount(el, data) {
-  let title, status, images, models, image, canvas, drawing, picture, heads, legend, share, opacity;
+  let title, status, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
   let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
 
@@ -29,6 +31,7 @@ export function mount(el, data) {
     status = h("p", {"aria-live": "polite"});
     [images, models, heads] = [h("div"), h("div"), h("div")];
     image = h("img", {alt: ""});
+    plain = h("img", {alt: "The image itself"});
     canvas = h("canvas", {"aria-hidden": "true"});
     drawing = h("svg", {"aria-hidden": "true", preserveAspectRatio: "none"});
     picture = h("div", {class: "picture"}, image, canvas, drawing);
@@ -37,7 +40,7 @@ export function mount(el, data) {
     opacity = knob("Heat map", 0, 100, (x) => `${x} %`, (x) => { seen = x; look(); });
     box.append(title, images, models, status, h("div", {class: "sides"},
       h("div", {class: "large"}, picture, legend),
-      h("div", {class: "small"}, h("div", {class: "row"}, share.label), h("div", {class: "row"}, opacity.label), heads)));
+      h("div", {class: "small"}, h("div", {class: "picture plain"}, plain), h("div", {class: "row"}, share.label), h("div", {class: "row"}, opacity.label), heads)));
     return box;
   }
 
@@ -50,7 +53,7 @@ export function mount(el, data) {
     all = data.weights.map(read);
     title.textContent = data.title;
     box.style.setProperty("--aspect", `${width} / ${height}`);
-    image.classList.toggle("fine", width < 128);
+    for (const shows of [image, plain]) shows.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
     which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { shown = i; look(); });
     images.replaceChildren(which.group);
@@ -77,6 +80,9 @@ export function mount(el, data) {
     return {H, N, row: (i, k) => part(values, i, k), kept: (i, k) => Array.from(part(before, i, k), (x) => x < mass / 100 - SLACK)};
   }
 
+  /** What row k of a model's weights is. */
+  const named = (k) => !data.mean ? `head ${k}` : k ? `head ${k - 1}` : "mean of heads";
+
   /** Another model, with as many small pictures as it has heads. */
   function open(model) {
     m = model;
@@ -84,7 +90,7 @@ export function mount(el, data) {
     head = Math.min(head, H - 1);
     const buttons = Array.from({length: H}, () => h("button", {type: "button"},
       h("div", {class: "picture"}, h("canvas", {"aria-hidden": "true"}), h("svg", {"aria-hidden": "true", preserveAspectRatio: "none", viewBox: `0 0 ${width} ${height}`}))));
-    buttons.forEach((button, k) => button.append(h("span", {}, `head ${k}`), h("span", {class: "number"})));
+    buttons.forEach((button, k) => button.append(h("span", {}, named(k)), h("span", {class: "number"})));
     chosen.head = choices("Heads", buttons, (k) => { head = k; look(); }, "heads");
     chosen.head.group.style.setProperty("--side", `${H > 8 ? 66 : 84}px`);
     heads.replaceChildren(chosen.head.group);
@@ -129,7 +135,7 @@ export function mount(el, data) {
     chosen.head.show(head);
     share.show(mass);
     opacity.show(seen);
-    image.src = data.images[shown];
+    image.src = plain.src = data.images[shown];
     shade(canvas, model.row(shown, head));
     canvas.style.opacity = seen / 100;
     picture.classList.toggle("heated", seen > 0);
@@ -138,12 +144,12 @@ export function mount(el, data) {
       shade(button.querySelector("canvas"), model.row(shown, k));
       button.querySelector("svg").replaceChildren(h("path", {d: border(model.kept(shown, k)), class: "kept"}));
       button.querySelector(".number").textContent = data.inside ? num(jaccard(shown, k), 3) : "";
-      button.setAttribute("aria-label", `head ${k}${data.inside ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
+      button.setAttribute("aria-label", `${named(k)}${data.inside ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
     });
     legend.replaceChildren("weight ", ...scaleOf("0", num(Math.max(...model.row(shown, head)), 4), (x) => viridis(Math.sqrt(x))),
       ` (colour: its square root). Orange line: kept patches${data.outlines ? "; white line: the object" : ""}`);
     const count = model.kept(shown, head).filter(Boolean).length;
-    const name = [data.names[m], n > 1 ? `image ${shown}` : "", `head ${head}`].filter(Boolean).join(", ");
+    const name = [data.names[m], n > 1 ? `image ${shown}` : "", named(head)].filter(Boolean).join(", ");
     status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside ? compared() : ""}.`;
   }
 
