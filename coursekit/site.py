@@ -34,7 +34,7 @@ PICTURES = {
     "06_gpt": "nucleus",
     "07_vit": "hide-plot",
     "08_sit": "spoil",
-    "09_dino": "retrieval",
+    "09_dino": "maps-picture",
     "10_time_series": "station-figure",
 }
 # what each page of the reference holds: the rooms of the package that others build on
