@@ -27,8 +27,8 @@ class Overlay(Widget):
     The large picture is the image with the weights of one head over it. An orange line goes around the fewest patches
     that hold the share ``mass`` of what this head gives to all patches (of equal weights the first ones), a white one
     around the true object. Beside it are the plain image and all heads, each with its Jaccard index
-    ``|A and B| / |A or B|``, counted in pixels, rounded to 0.001. The share is moved in steps of 1 %; page and kernel find the same patches, for the page
-    holds the weights in float32.
+    ``|A and B| / |A or B|``, counted in pixels, rounded to 0.001. The share is moved in steps of 1 %; page and kernel
+    find the same patches, for the page holds the weights in float32.
 
     Args:
         images: (n, 3, height, width), array or tensor, of floats in 0..1 or of uint8.

@@ -27,6 +27,7 @@ from coursekit.data.shapes import (
     CLASSES,
     COLOURS,
     DRAW,
+    EXTENT,
     FAVOURITES,
     HUES,
     SPLITS,
@@ -318,6 +319,26 @@ def test_what_is_hidden_is_a_share_of_the_object():
 # --- what is told agrees with the pixels ----------------------------------------------------------------------
 
 
+def test_smaller_objects_lie_anywhere_and_nothing_else_of_them_changes():
+    """Catches a range that is not used, or not in other scenes, objects cut off or in the middle."""
+    few = (0.2, 0.3)
+    for scene in (0, 1):
+        usual, small = (draw_scenes(1200, "train", 3, scene, extent) for extent in (EXTENT, few))
+        assert all(torch.equal(usual[name], small[name]) for name in usual if name not in ("size", "position"))
+        share = (usual["size"] - EXTENT[0]) / (EXTENT[1] - EXTENT[0])
+        torch.testing.assert_close(small["size"], few[0] + (few[1] - few[0]) * share)
+        radius = small["size"][:, None] / 2
+        assert ((small["position"] >= radius - 1e-6) & (small["position"] <= 1 - radius + 1e-6)).all()
+        assert small["position"].std(dim=0).min() > 2 * usual["position"].std(dim=0).max()
+    found = shapes(60, "train", 3, 64, extent=few)
+    y, x = (
+        torch.stack([grid[mask].float().mean() for mask in found.masks])
+        for grid in torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij")
+    )
+    assert (torch.stack([x, y], dim=1) / 64 - found.position).abs().max() < 0.1
+    assert found.masks.float().mean(dim=(1, 2)).max() < 0.3**2
+
+
 def test_position_and_size():
     """Of round things, whose middle and diameter are seen."""
     scenes = plain_scenes(40 * C, seed=3)
@@ -508,6 +529,9 @@ def test_a_linear_model_of_pixels_is_poor_and_colour_a_tendency_only():
         ({"seed": -1}, "seed=-1: must lie in 0..999999999"),
         ({"seed": 10**9}, "seed=1000000000: must lie"),
         ({"scene": -1}, "scene=-1: must lie in 0..999999"),
+        ({"extent": (0.0, 0.5)}, r"extent=\(0.0, 0.5\): must be two shares of the side in 0..1"),
+        ({"extent": (0.6, 0.5)}, r"extent=\(0.6, 0.5\): must be two shares"),
+        ({"extent": (0.5, 1.1)}, r"extent=\(0.5, 1.1\): must be two shares"),
     ],
 )
 def test_nonsense_is_refused(wrong, words):

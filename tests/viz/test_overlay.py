@@ -53,6 +53,33 @@ def test_tensors_of_any_kind_are_held_in_float32():
     assert widget.data["images"] == Overlay(**GIVEN).data["images"]
 
 
+def test_the_mean_of_the_heads_is_in_front_of_them():
+    """Catches a mean of other rows, one per picture instead of per head, and names that are off by one."""
+    widget = Overlay(**BOTH, mean=True)
+    for found, given in zip(widget.weights, BOTH["models"].values()):
+        np.testing.assert_allclose(found[:, 0], given.mean(axis=1), rtol=1e-5)
+        np.testing.assert_array_equal(found[:, 1:], given)
+    assert [widget.name(k) for k in (0, 1, 4)] == ["mean of heads", "head 0", "head 3"]
+    assert Overlay(**BOTH).name(0) == "head 0"
+    assert "mean of heads" in widget.static_html()
+
+
+@pytest.mark.browser
+def test_it_opens_on_the_mean_beside_the_plain_image(browser):
+    page = open_page(browser, Overlay(**BOTH, mean=True))
+    assert "mean of heads: 60 %" in status(page)
+    np.testing.assert_allclose(
+        shown_jaccards(page),
+        Overlay(**BOTH, mean=True).jaccard(np.concatenate([WEIGHTS.mean(axis=1, keepdims=True), WEIGHTS], axis=1))[0],
+        atol=0.000501,
+    )
+    page.get_by_role("button", name="Image 1").click()
+    assert page.locator(".plain img").get_attribute("src") == page.locator(".large img").get_attribute("src")
+    assert page.locator(".plain canvas").count() == 0, "nothing lies over it"
+    page.locator(".heads button").nth(1).click()
+    assert "head 0: 60 %" in status(page)
+
+
 def wrong(at: int, to: float) -> dict:
     weights = WEIGHTS.copy()
     weights[1, 2, at:] = to
