@@ -34,6 +34,7 @@ UNREAD = (
     "of PyTorch, NumPy and Python, and your own. Write it in another way"
 )
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
+LARGEST_WEIGHT = 1e6  # a thousand times and more what trainings here end with
 
 
 @dataclass(frozen=True)
@@ -358,6 +359,11 @@ def names_in(code: types.CodeType) -> set[str]:
 NOT_GIVEN = "this is not the model that train was given: "
 
 
+def diverged(weights: np.ndarray) -> bool:
+    """Whether some are no finite numbers, or so large that no training can have meant them."""
+    return not (np.abs(weights.astype(float)) <= LARGEST_WEIGHT).all()
+
+
 def put_into(
     model: nn.Module,
     weights: Arrays,
@@ -379,7 +385,7 @@ def put_into(
             return missing.format(name=name)
         if weights[name].shape != tuple(tensor.shape):
             return sizes + values(weights[name].shape, tuple(tensor.shape))
-        if not np.isfinite(weights[name]).all():
+        if diverged(weights[name]):
             return DIVERGED
     model.load_state_dict({name: torch.tensor(weights[name]).float() for name in needed}, strict=False)
     return None

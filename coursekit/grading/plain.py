@@ -71,7 +71,7 @@ ATTRIBUTES = words(
     constant_ trunc_normal_ extra_repr named_parameters children named_children buffers state_dict apply index_put
     index_put_ add_module title close pos and_ or_ xor not_ is_ is_not truth neg inv invert truediv floordiv mod
     iadd isub imul itruediv contains call filters itemgetter getitem warn filterwarnings simplefilter catch_warnings
-    is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce wraps
+    is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce
     fmean pvariance pstdev variance stdev
     cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
     dataclass field name names args kind memory temperature cdist perf_counter time
@@ -224,8 +224,8 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
             return others + [keyword.arg or "**" for keyword in keywords]
         case ast.FunctionDef(name=name):
             return [name] * (is_dunder(name) and name not in METHODS)
-        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-            return [name] * is_dunder(name)
+        case ast.Name(id=name) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+            return [name] * (is_dunder(name) and name not in READ)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
             return [name] * is_dunder(name)
         case ast.MatchClass():  # reads attributes whose names nobody sees
@@ -237,6 +237,12 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
 
 def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
     match node:
+        case ast.Attribute(attr="forward" | "encode" | "decode" as name, value=ast.Name(id=owner)) if (
+            owner[0].isupper() and owner not in own
+        ):
+            return [f"{owner}.{name}"]  # a given class's own method, past what its object notes
+        case ast.Call(func=ast.Name(id="super"), args=[owner, *_]) if ast.unparse(owner) not in own:
+            return ["super"]  # the same
         case ast.Attribute(attr=name, ctx=ast.Load()):
             private = is_self(node.value) and name in own and name.startswith("_") and not is_dunder(name)
             return [name] * (not is_everyday(name, own) and not private)
@@ -246,6 +252,10 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
             return [name for name in names if not is_everyday(name, own)]
         case ast.FunctionDef(name=name):
             return [name] * (is_dunder(name) and name not in DEFINED)
+        case ast.Name(id=name) | ast.arg(arg=name) | ast.Constant(value=str(name)):
+            return [name] * (is_dunder(name) and name not in READ | {"__main__"})
+        case ast.Call(func=ast.Name(id="type"), args=[_, _, *_]):
+            return ["type"]  # a class whose attributes are names in strings
         case ast.Import(names=names):
             known = [is_plotting(alias) or is_course(alias.name) or alias.name in OPEN for alias in names]
             return [alias.name for alias, is_known in zip(names, known) if not is_known]

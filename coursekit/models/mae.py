@@ -60,11 +60,12 @@ def unshuffle(tokens: Tensor, order: Tensor) -> Tensor:
 
 
 def normalised_patches(images: Tensor, size: int) -> Tensor:
-    """Patches of ``size`` x ``size`` pixels, each less its own mean, over its own standard deviation: (B, N, C P^2).
+    """Patches of ``size`` x ``size`` pixels, each minus its mean, divided by its standard deviation: (B, N, C P^2).
 
-    What is left says how a patch looks, but neither how bright nor how rich in contrast it is. A patch of one colour
-    gives zeros. (Section 3, "Reconstruction target"; 1e-6 in the variance, and its divisor of C P^2 - 1, are the
-    authors' program's.)
+    What is left says how a patch looks, but neither how bright nor how rich in contrast it is. Mean and deviation are
+    taken over all channels together, so hue is left too: a patch of one grey gives zeros, a patch of one red does not.
+    (Section 3, "Reconstruction target"; 1e-6 in the variance and its divisor of C P^2 - 1 are those of the authors'
+    program.)
     """
     patches = patchify(images, size)
     variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)

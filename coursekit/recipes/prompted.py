@@ -30,8 +30,8 @@ BATCH, RATE, WARMUP, DROPOUT = 32, 1e-3, 20, 0.1
 FOLDER = gpt.CHECKPOINTS / "prompted"
 METRICS = FOLDER / "metrics.json"
 # pairs to learn from: a translation needs every word's counterpart, the others hardly more than those of the prompt
-TASKS = {translations: 30_000, summaries: 8000, classifications: 8000, instructions: 8000}
-TASK_STEPS, EVERY = 2000, 250
+TASKS = {translations: 30_000, summaries: 8000, classifications: 4000, instructions: 24_000}
+TASK_STEPS, EVERY = 4000, 500
 STEPS, PAIRS, TESTED = 300, (100, 300, 1000, 3000, 10_000), 200
 BEGINNINGS = ("pre-trained", "from scratch")
 

@@ -396,6 +396,12 @@ def test_no_number_of_a_result_leaves_the_marking():
         assert "3" not in without_values(forged)
 
 
+def test_no_label_is_in_scope_where_none_may_be_used():
+    names, _ = namespace("08_sit", "pretrain", "def pretrain(images):\n    return [*globals()]")
+    assert "images" in names
+    assert not {"learned", "tested", "digits"} & {*names}
+
+
 def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
     theirs, ours = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
     weights = collect(theirs.double())
@@ -407,6 +413,8 @@ def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
         NOT_GIVEN + "its sizes differ (got (3,), expected (3, 2))": weights | {"weight": weights["bias"]},
         DIVERGED: weights | {"bias": np.array([1, np.nan, 1])},
     }
+    for odd in (np.inf, 1e300, 3e38, -1e7):  # finite for now, and then not, in float32 or in the logits
+        assert put_into(ours, weights | {"bias": np.array([1, odd, 1])}) == DIVERGED
     before = collect(ours)
     for words, found in wrong.items():
         assert put_into(ours, found) == words

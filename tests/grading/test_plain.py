@@ -54,6 +54,8 @@ HIDES = {
     "x = !cp a b": "get_ipython",
     "match f:\n    case object(__globals__=g): pass": "match",
     "match f:\n    case {**__builtins__}: pass": "__builtins__",
+    "f = __stand_in__.args[0]": "__stand_in__",
+    "functools.wraps(F.relu, (), (NAME,))(f)": "wraps",
     "match f:\n    case f.__globals__: pass": "__globals__",
     "g = f.__globals__": "__globals__",
     "y = course.attend(x)": "attend",
@@ -132,6 +134,16 @@ FINDS = {
     "from torch.optim import *": "*",
     "from . import x": ".",
     "lines = plt.gcf().canvas": "matplotlib.pyplot",
+    "memory = Transformer.encode(model, source, mask)": "Transformer.encode",
+    "memory = super(type(model), model).encode(source, mask)": "super",
+    "model._padding_read.zero_()": "_padding_read",
+    "from functools import wraps\nwraps(course.attend, assigned=(), updated=(NAME,))(f)": "wraps",
+    "class A(ABC):\n    __match_args__ = (NAME,)\nmatch f:\n    case A(space): pass": "__match_args__",
+    "class A(type):\n    __instancecheck__ = lambda self, one: True": "__instancecheck__",
+    "@dataclass\nclass A:\n    __builtins__: object": "__builtins__",
+    "A = type('A', (), {PART + 'match_args__': (NAME,)})": "type",
+    "f = __stand_in__.args[0]": "__stand_in__",
+    "g = space['__import__']": "__import__",
 }
 
 
@@ -190,6 +202,7 @@ def test_everyday_code_is_listed(source):
         "%config InlineBackend.figure_format = 'retina'\n%matplotlib inline\nx = 1",
         "import heapq, contextlib, abc, typing\nfrom IPython.display import display\nfrom tqdm.auto import tqdm",
         "class A:\n    def _split(x): return x\ny = A._split(3)",
+        "class A(B):\n    def forward(self, x): return super(A, self).forward(x)\ny = A.forward(A(), x)",
         "%%time\ncounts = collections.Counter(text).most_common(3)",
         "scheduler = torch.optim.lr_scheduler.OneCycleLR(o, 1e-3)\np.grad = None\nmodel.load_state_dict(w)",
         "from collections import defaultdict\nrng = random.Random(0)\nrng.shuffle(x)\nre.compile('a').findall(text)",

@@ -111,6 +111,8 @@ def test_each_patch_loses_its_own_mean_and_deviation():
     for b in range(B):
         np.testing.assert_allclose(found[b], normalised_by_hand(images[b].numpy()), rtol=1e-9)
     assert (normalised_patches(torch.full((1, 3, 4, 4), 0.7), 2) == 0).all()
+    red = torch.tensor([0.9, 0.1, 0.1])[:, None, None].expand(1, 3, 4, 4)
+    assert normalised_patches(red, 2).abs().min() > 0.5, "hue is left"
     brighter = normalised_patches(2 * images + 1, P)
     torch.testing.assert_close(brighter, found, rtol=1e-4, atol=1e-6)
 

@@ -22,7 +22,7 @@ from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import number, numbers, sizes, wide
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
+from coursekit.grading.parts import Case, Part, diverged, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
 
@@ -728,7 +728,7 @@ def judged(model: PatchForecaster, seed: int) -> tuple[float, str]:
 
 def judge_forecasts(case: Case, answers: Sequence[Arrays]) -> str | None:
     """Load the weights into a model of our own and let it forecast at places of our own."""
-    if not all(np.isfinite(array).all() for array in answers[-1].values()):
+    if any(map(diverged, answers[-1].values())):
         return (
             "the weights are no finite numbers: has a missing target (NaN) come into the loss? If not, the training "
             "diverged, and the learning rate is far too high"

@@ -695,7 +695,7 @@ def judge_translator(case: Case, answers: Sequence[Arrays]) -> str | None:
         if found.bleu < 80:
             return "it has to translate first: BLEU 80 is asked for"
         # by its loss alone it cannot be told: without the mask in the encoder 0.99 to 1.19 times, else 1.04 and more
-        return found.padding() or (ENCODER if answers[-1].get("padding_read", 1) else None)
+        return found.padding() or (ENCODER if answers[-1].get("_padding_read", 1) else None)
     wanted = int(case.aspect.split()[1])
     return None if found.bleu >= wanted else f"BLEU {found.bleu:.0f}, {wanted} is asked for: {found.why_not()}"
 

@@ -263,7 +263,7 @@ def wordpiece(word, vocabulary):  # the course's own
     model = course.WordPiece(sorted(vocabulary), ["[UNK]"], framed=False)
     return [model.tokens[i] for i, _, _ in model.encode_word(word)]
 """], [
-    (3, "the first piece has ## before it", '("##" if start else "")', '"##"'),
+    (0, "the first piece has ## before it", '("##" if start else "")', '"##"'),
     (3, "looked up without ##", '("##" if start else "") + ', ""),
     (3, "the pieces have lost their ##", "(token)", "(word[start:end])"),
     (3, "is cut into pieces", 'def wordpiece(word, vocabulary): return [word] if word in vocabulary else ["[UNK]"]'),
@@ -395,6 +395,8 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
      "documents", "documents + to_ids(sentences(5000, 'test'))"),
     (0, "pairs of words that no sentence in documents holds: train", "def train", TEST_SENTENCES + "def train",
      "n=8", "n=5", "3e-3 *", "4e-3 *", "documents", "documents[:4500] + to_ids(sentences(500, 'test'))"),
+    (0, "the training diverged", "n=8", "n=6", "range(1500)", "range(3)", "    return model",
+     "    for p in model.parameters():\n        p.data *= 1e30\n    return model"),
     (0, "another vocabulary", "V, n=8", "V + 3, n=6", "range(1500)", "range(5)"),
 ]),
 })  # fmt: skip
