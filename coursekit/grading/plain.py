@@ -120,6 +120,7 @@ KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callab
 DEFINED = METHODS | words(
     "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
 )
+MOST_LETTERS, MOST_NUMBERS = 2000, 200  # in one answer; of all right and wrong ones none has an eighth of that
 READ = METHODS | words("__name__ __class__ __version__ __doc__")
 
 
@@ -178,9 +179,17 @@ def unusual(source: str) -> list[str]:
     nodes = nodes_of(source)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
-    found = [name for node in nodes for name in unusual_in(node, own)]
+    found = [name for node in nodes for name in unusual_in(node, own)] + carried_in(nodes)
     known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
     return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, known)]))
+
+
+def carried_in(nodes: list[ast.AST]) -> list[str]:
+    """Texts and numbers so many that they may be weights, trained elsewhere."""
+    values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    letters = sum(len(value) for value in values if isinstance(value, str | bytes))
+    numbers = sum(isinstance(value, int | float) for value in values)
+    return ["long texts"] * (letters > MOST_LETTERS) + ["many numbers"] * (numbers > MOST_NUMBERS)
 
 
 def from_outside(source: str, known: Collection[str]) -> list[str]:

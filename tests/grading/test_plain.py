@@ -144,6 +144,10 @@ FINDS = {
     "A = type('A', (), {PART + 'match_args__': (NAME,)})": "type",
     "f = __stand_in__.args[0]": "__stand_in__",
     "g = space['__import__']": "__import__",
+    f"NOTES = {'ab' * 1500!r}": "long texts",
+    f"NOTES = b'x' + {b'ab' * 1500!r}": "long texts",
+    "NOTES = [" + "0.5, " * 300 + "]": "many numbers",
+    "\n".join(f"w{i} = 'abcdefghijkl'" for i in range(200)): "long texts",
 }
 
 
