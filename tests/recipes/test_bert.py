@@ -256,7 +256,7 @@ def test_the_shipped_metrics_are_of_runs_that_differ_in_one_thing():
 
 def test_the_shipped_files_are_small():
     sizes = [path.stat().st_size for path in recipe.CHECKPOINTS.rglob("*") if path.is_file()]
-    assert sum(sizes) < 25e6  # of all recipes
+    assert sum(sizes) < 40e6  # of all recipes
 
 
 def test_a_small_model_is_made_for_comparison():
