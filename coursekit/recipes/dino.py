@@ -1,10 +1,8 @@
 """A small DINO, trained without labels on two pictures of each object.
 
-``python -m coursekit.recipes.dino dino`` trains the one that is shipped and writes its teacher to ``checkpoints/dino``
+``python -m coursekit.recipes.dino`` trains the one that is shipped and writes its teacher to ``checkpoints/dino``
 beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``. It learns in two stages, the later
-with strong changes of colour. ``… dino-pictures`` trains it for fewer steps on two pictures of each object and on one,
-as published; of these only ``metrics.json`` is kept, in ``checkpoints/dino-pictures``. Both can be stopped
-and started again at will.
+with strong changes of colour. It can be stopped and started again at will.
 """
 
 import json
@@ -28,15 +26,11 @@ from coursekit.recipes.runs import Clock, read_command, report
 from coursekit.recipes.vit import CHECKPOINTS, as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
-VARIANTS = {
-    "dino": "the teacher that is shipped",
-    "dino-pictures": "fewer steps on two pictures of each object and on one; the metrics alone",
-}
 VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
 HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 250
-STEPS = {"dino": 6000, "dino-pictures": 800}
+STEPS = 6000
 LATER, LATER_RATE = 4000, 1e-3  # updates with strong colours, and their learning rate
 # the image is as large as a published local view: views are cut less, and colours changed less
 CROPS = {"n_local": 2, "sizes": (32, 16), "scales": ((0.7, 1.0), (0.3, 0.6)), "sigma": (0.1, 0.5)}
@@ -53,7 +47,7 @@ def config(steps: int, later: bool = False) -> DINOConfig:
 
 
 def in_batches(images: Tensor, start: int = 0, later: bool = False) -> Fresh:
-    """Endless batches of views of images drawn by lot, of one picture or several; see ``unlabelled.pictures``."""
+    """Endless batches of views of objects drawn by lot; see ``unlabelled.pictures``."""
 
     def make(generator: torch.Generator) -> Batch:
         views = multi_crop(
@@ -82,18 +76,16 @@ def worth(vit: ViT, split: str) -> dict[str, float]:
     return found | {"jaccard": segmented(vit, split).per_head[head].item()}
 
 
-def run(
-    variant: str, folder: Path, clock: Clock, several: bool = True, begun: DINO | None = None
-) -> tuple[DINO, Training]:
+def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Training]:
     """Train one, or go on where ``folder`` says; with strong colours what has ``begun`` without them."""
     seed(0)
     later = begun is not None
-    steps, rate = (LATER, LATER_RATE) if later else (STEPS[variant], RATE)
+    steps, rate = (LATER, LATER_RATE) if later else (STEPS, RATE)
     model = DINO(config(steps, later)).to(device())
     if begun is not None:
         model.load_state_dict(begun.state_dict())
         model.step.zero_()
-    images, often = unlabelled.pictures(unlabelled.IMAGES, several), min(EVALUATE_EVERY, steps // 4)
+    images, often = unlabelled.pictures(unlabelled.IMAGES), min(EVALUATE_EVERY, steps // 4)
     unseen = next(in_batches(images, 10**6, later))
 
     def evaluate(model: DINO) -> dict[str, float]:
@@ -123,17 +115,11 @@ def run(
     return model, training
 
 
-def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
-    """Train and measure; of the shipped one the teacher, rounded to float16, is written too."""
+def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
+    """Train, measure, and write the teacher, rounded to float16, with what was measured."""
     clock = Clock(folder / "seconds.json")
-    if variant != "dino":
-        found = {}
-        for name, several in {"two pictures": True, "one picture": False}.items():
-            model, training = run(variant, folder / name.replace(" ", "-"), clock, several)
-            found[name] = worth(model.teacher.backbone.cpu(), "test") | {"curve": list(training.history)}
-        return unlabelled.write_metrics("dino", variant, checkpoints, training.step, runs=found)
-    model, first = run(variant, folder / "first", clock)
-    model, second = run(variant, folder / "later", clock, begun=model)
+    model, first = run(folder / "first", clock)
+    model, second = run(folder / "later", clock, begun=model)
     described, weights = to_hugging_face(model.teacher.backbone.cpu())
     weights = {name: tensor.half() for name, tensor in weights.items()}
     rounded = from_hugging_face(ViT, described, weights)
@@ -143,8 +129,8 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "test": worth(rounded, "test"),
         "curve": unlabelled.joined([first, second]),
     }
-    write_model(checkpoints / variant, described, weights)
-    return unlabelled.write_metrics("dino", variant, checkpoints, first.step + second.step, **measured)
+    write_model(checkpoints / "dino", described, weights)
+    return unlabelled.write_metrics("dino", checkpoints / "dino", first.step + second.step, **measured)
 
 
 def load() -> ViT:
@@ -152,15 +138,14 @@ def load() -> ViT:
     return ViT.from_pretrained(CHECKPOINTS / "dino")
 
 
-def load_metrics(variant: str = "dino") -> dict[str, Any]:
-    """What was measured: of ``"dino"`` or ``"dino-pictures"``."""
-    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
+def load_metrics() -> dict[str, Any]:
+    return json.loads((CHECKPOINTS / "dino" / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    alone = dict.fromkeys(VARIANTS, "its centre is the mean over all views of a batch")
-    variant, folder, out, _ = read_command("dino", __doc__, arguments, VARIANTS, alone=alone)
-    report(train(variant, folder, out or CHECKPOINTS))
+    alone = {"dino": "its centre is the mean over all views of a batch"}
+    _, folder, out, _ = read_command("dino", __doc__, arguments, alone=alone)
+    report(train(folder, out or CHECKPOINTS))
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         for name, objectives in RUNS.items():
             model, training = run(variant, folder / name, clock, objectives)
             found[name] = worth(model.cpu(), "test") | {"curve": list(training.history)}
-        return unlabelled.write_metrics("sit", variant, checkpoints, training.step, runs=found)
+        return unlabelled.write_metrics(f"sit {variant}", checkpoints / variant, training.step, runs=found)
     model, first = run(variant, folder / "first", clock)
     model, second = run(variant, folder / "later", clock, begun=model)
     model = model.cpu().half()
@@ -133,7 +133,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "test": worth(model.float(), "test"),
         "curve": unlabelled.joined([first, second]),
     }
-    return unlabelled.write_metrics("sit", variant, checkpoints, first.step + second.step, **measured)
+    return unlabelled.write_metrics(f"sit {variant}", checkpoints / variant, first.step + second.step, **measured)
 
 
 # --- Few labels -------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def measure_few(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]
             print(f"{name}, images from {i * FEW}: validation {right['validation']:.3f}", flush=True)
             folder.mkdir(parents=True, exist_ok=True)
             save_json(kept, found)
-    return unlabelled.write_metrics("sit", "sit-few", checkpoints, max(FEW_STEPS), labels=FEW, runs=found)
+    return unlabelled.write_metrics("sit sit-few", checkpoints / "sit-few", max(FEW_STEPS), labels=FEW, runs=found)
 
 
 def load() -> SiT:

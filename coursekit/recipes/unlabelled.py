@@ -26,10 +26,9 @@ def images_of(split: str, n: int, scene: int = 0) -> Shapes:
     return shapes(n, split, scene=scene)
 
 
-def pictures(n: int, several: bool = True) -> Tensor:
-    """Two pictures of each of n objects, in two scenes, (n, 2, 3, 32, 32) uint8; or one, (n, 3, 32, 32)."""
-    first = images_of("train", n).images
-    return torch.stack([first, images_of("train", n, scene=1).images], dim=1) if several else first
+def pictures(n: int) -> Tensor:
+    """Two pictures of each of n objects, in two scenes, (n, 2, 3, 32, 32) uint8."""
+    return torch.stack([images_of("train", n, scene=scene).images for scene in (0, 1)], dim=1)
 
 
 def drawn_from(images: Tensor, batch_size: int, generator: torch.Generator) -> Tensor:
@@ -67,14 +66,14 @@ def joined(runs: Sequence[Training]) -> list[Record]:
     return [{**record, "step": n + record["step"]} for n, run in zip(before, runs) for record in run.history]
 
 
-def write_metrics(recipe: str, variant: str, checkpoints: Path, steps: int, **more: Any) -> dict[str, Any]:
-    """Write what a run has come to beside its weights; returned too."""
+def write_metrics(command: str, folder: Path, steps: int, **more: Any) -> dict[str, Any]:
+    """Write what the run of ``python -m coursekit.recipes.<command>`` has come to beside its weights; returned too."""
     metrics = {
-        "command": f"python -m coursekit.recipes.{recipe} {variant}",
+        "command": f"python -m coursekit.recipes.{command}",
         "steps": steps,
         "images": IMAGES,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     } | more
-    (checkpoints / variant).mkdir(parents=True, exist_ok=True)
-    save_json(checkpoints / variant / "metrics.json", metrics)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_json(folder / "metrics.json", metrics)
     return metrics

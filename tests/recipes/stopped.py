@@ -8,16 +8,18 @@ from safetensors.torch import load_file
 
 from coursekit.recipes import unlabelled
 from coursekit.recipes.runs import Clock
+from coursekit.train import Training
 from coursekit.train.checkpoint import load_state
 
 
-def ends_like_one_that_was_not(recipe, variant, folder, monkeypatch, stage="") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Stop a run of a recipe after step 4, with its state saved after step 3, and let it go on: the same weights to the
-    bit, in float16, and nothing is written before the end. Returns the metrics of both, which are to be compared.
+def ends_like_one_that_was_not(train, name, folder, monkeypatch, stage="") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Stop a recipe's run, ``train(state, out)``, after step 4, with its state saved after step 3, and let it go on:
+    the same weights to the bit, in float16, and nothing is written before the end. Returns the metrics of both, which
+    are to be compared.
 
     Of a recipe that trains in stages ``stage`` is the one that is stopped: its folder in the state's."""
-    whole = recipe.train(variant, folder / "whole", folder / "out1")
-    steps = recipe.Training.__iter__
+    whole = train(folder / "whole", folder / "out1")
+    steps = Training.__iter__
 
     def until_four(self):
         for record in steps(self):
@@ -26,20 +28,20 @@ def ends_like_one_that_was_not(recipe, variant, folder, monkeypatch, stage="") -
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped:
-        stopped.setattr(recipe.Training, "__iter__", until_four)
+        stopped.setattr(Training, "__iter__", until_four)
         with pytest.raises(KeyboardInterrupt):
-            recipe.train(variant, folder / "parts", folder / "out2")
+            train(folder / "parts", folder / "out2")
     assert not (folder / "out2").exists()
     assert load_state(folder / "parts" / stage / "last.ckpt")["step"] == 3
-    again = recipe.train(variant, folder / "parts", folder / "out2")
-    one, other = (load_file(folder / out / variant / "model.safetensors") for out in ("out1", "out2"))
+    again = train(folder / "parts", folder / "out2")
+    one, other = (load_file(folder / out / name / "model.safetensors") for out in ("out1", "out2"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert {tensor.dtype for tensor in one.values()} == {torch.float16}
     return whole, again
 
 
-def later_stage_goes_on(recipe, variant, folder, monkeypatch, name, learned) -> None:
+def later_stage_goes_on(recipe, run, folder, monkeypatch, name, learned) -> None:
     """Catches a later stage that begins anew, or with the colours of the first.
 
     ``name`` is the entry of a batch with the views, ``learned(model)`` the parameters that the optimizer moves.
@@ -51,10 +53,10 @@ def later_stage_goes_on(recipe, variant, folder, monkeypatch, name, learned) -> 
         return in_batches(images, start, later)
 
     monkeypatch.setattr(recipe, "in_batches", note)
-    begun, _ = recipe.run(variant, folder / "first", clock)
+    begun, _ = run(folder / "first", clock)
     assert shown == [False, False]
     monkeypatch.setattr(recipe, "LATER_RATE", 0.0)
-    model, later = recipe.run(variant, folder / "later", clock, begun=begun)
+    model, later = run(folder / "later", clock, begun=begun)
     assert shown == [False, False, True, True]
     assert later.step == recipe.LATER
     pairs = zip(learned(model), learned(begun), strict=True)

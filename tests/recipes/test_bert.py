@@ -1,6 +1,7 @@
 """BERT's recipe: its texts, its measures, that it can be stopped, and that what it shipped is what it says."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -201,7 +202,7 @@ def tiny(monkeypatch):
 
 
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "bert", tmp_path, monkeypatch)
+    whole, again = ends_like_one_that_was_not(partial(recipe.train, "bert"), "bert", tmp_path, monkeypatch)
     assert whole["stories"] == again["stories"]
     assert json.loads((tmp_path / "out2/bert/metrics.json").read_text())["pairs"] == 48
 

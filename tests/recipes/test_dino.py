@@ -50,9 +50,8 @@ def test_views_of_a_row_show_one_object(several, monkeypatch):
     assert len(objects.unique()) > marked.OBJECTS / 2, "drawn by lot"
 
 
-@pytest.mark.parametrize("variant", recipe.STEPS)
-def test_the_models_schedules_are_as_long_as_the_training(variant):
-    steps = recipe.STEPS[variant]
+def test_the_models_schedules_are_as_long_as_the_training():
+    steps = recipe.STEPS
     config = recipe.config(steps)
     assert config.steps == steps
     assert 0 < config.frozen < config.warmup < steps
@@ -62,7 +61,7 @@ def test_the_models_schedules_are_as_long_as_the_training(variant):
 def test_the_later_stage_goes_on_where_the_first_has_warmed_up():
     config = recipe.config(recipe.LATER, later=True)
     assert (config.steps, config.frozen) == (recipe.LATER, 0)
-    assert set(config.teacher_temperature) == {recipe.config(recipe.STEPS["dino"]).teacher_temperature[1]}
+    assert set(config.teacher_temperature) == {recipe.config(recipe.STEPS).teacher_temperature[1]}
 
 
 # --- measures -------------------------------------------------------------------------------------------------
@@ -120,26 +119,26 @@ def test_the_head_is_chosen_on_validation_images(few_images, monkeypatch):
 
 
 def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_path, monkeypatch):
-    later_stage_goes_on(recipe, "dino", tmp_path, monkeypatch, "global", lambda model: model.student.parameters())
+    later_stage_goes_on(recipe, recipe.run, tmp_path, monkeypatch, "global", lambda model: model.student.parameters())
 
 
 @pytest.fixture
 def tiny(few_images, monkeypatch):
     monkeypatch.setattr(recipe, "VIT", small_vit().config)
     monkeypatch.setattr(recipe, "HEAD", {"d_head": 8, "bottleneck": 4, "outputs": 6})
-    monkeypatch.setattr(recipe, "STEPS", {"dino": 6, "dino-pictures": 4})
+    monkeypatch.setattr(recipe, "STEPS", 6)
     for name, value in {"LATER": 5, "BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
         monkeypatch.setattr(recipe, name, value)
 
 
 @pytest.mark.parametrize("stage", ["first", "later"])
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "dino", tmp_path, monkeypatch, stage)
+    whole, again = ends_like_one_that_was_not(recipe.train, "dino", tmp_path, monkeypatch, stage)
     for name in ("test", "curve", "steps"):
         assert whole[name] == again[name], name
     assert whole["steps"] == 11
     assert whole["seconds"] >= 1, "this process has computed for longer"
-    assert whole["command"] == "python -m coursekit.recipes.dino dino"
+    assert whole["command"] == "python -m coursekit.recipes.dino"
 
 
 def test_the_teacher_follows_and_is_what_is_measured_meanwhile(tiny, tmp_path, monkeypatch):
@@ -151,7 +150,7 @@ def test_the_teacher_follows_and_is_what_is_measured_meanwhile(tiny, tmp_path, m
         return {"knn": 1 / len(seen), "probe": len(seen), "jaccard": 0.0}
 
     monkeypatch.setattr(recipe, "worth", worth)
-    model, training = recipe.run("dino", tmp_path, Clock(tmp_path / "seconds.json"))
+    model, training = recipe.run(tmp_path, Clock(tmp_path / "seconds.json"))
     assert model.step == training.step == model.config.steps == 6
     recipe.seed(0)
     begun = recipe.DINO(model.config)
@@ -173,7 +172,7 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
         return worth(vit, split)
 
     monkeypatch.setattr(recipe, "worth", note)
-    metrics = recipe.train("dino", tmp_path / "state", tmp_path / "out")
+    metrics = recipe.train(tmp_path / "state", tmp_path / "out")
     assert json.loads((tmp_path / "out/dino/metrics.json").read_text()) == metrics
     assert [split for _, split in measured].count("test") == 1
     parameters, split = measured[-1]
@@ -196,33 +195,6 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
     assert all(torch.equal(p, q) for p, q in zip(rounded.parameters(), loaded.parameters(), strict=True))
 
 
-def test_two_pictures_and_one_are_compared_and_neither_is_trained_again(tiny, tmp_path, monkeypatch):
-    shown, starts, in_batches = [], [], recipe.in_batches
-
-    def note(images, start=0, later=False):
-        shown.append(images)
-        starts.append(start)
-        return in_batches(images, start, later)
-
-    monkeypatch.setattr(recipe, "in_batches", note)
-    first = recipe.train("dino-pictures", tmp_path / "state", tmp_path / "out")
-    assert list(first["runs"]) == ["two pictures", "one picture"]
-    both, one = unlabelled.pictures(24), unlabelled.pictures(24, several=False)
-    assert [x.dim() for x in shown] == [5, 5, 4, 4]  # of each: to learn from, and to diagnose with
-    assert len(set(starts)) == 2, "not with views that are learned from"
-    assert all(torch.equal(x, both if x.dim() == 5 else one) for x in shown)
-    for found in first["runs"].values():
-        assert found.keys() == {"knn", "probe", "jaccard", "curve"}
-        assert found["curve"][-1]["step"] == first["steps"] == 4
-    losses = [found["curve"][-1]["loss"] for found in first["runs"].values()]
-    assert losses[0] != losses[1]
-    assert [path.name for path in (tmp_path / "out").rglob("*.*")] == ["metrics.json"]
-    monkeypatch.setattr(recipe, "CHECKPOINTS", tmp_path / "out")
-    assert recipe.load_metrics("dino-pictures") == first
-    monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
-    assert recipe.train("dino-pictures", tmp_path / "state", tmp_path / "again")["runs"] == first["runs"]
-
-
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
     """Measured again as a whole: other processors round otherwise, which a few of the 2,400 images may notice."""
     model, metrics = recipe.load(), recipe.load_metrics()
@@ -230,6 +202,6 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say():
     assert model.config == recipe.VIT
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert metrics["steps"] == recipe.STEPS["dino"] + recipe.LATER
+    assert metrics["steps"] == recipe.STEPS + recipe.LATER
     assert metrics["test"].keys() == {"knn", "probe", "jaccard"}
     assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)

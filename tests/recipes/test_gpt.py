@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -80,7 +81,9 @@ def tiny(monkeypatch):
 
 
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "gpt-documentation", tmp_path, monkeypatch)
+    whole, again = ends_like_one_that_was_not(
+        partial(recipe.train, "gpt-documentation"), "gpt-documentation", tmp_path, monkeypatch
+    )
     assert whole["test"] == again["test"]
     assert whole["tokens"] == 6 * 4 * 16
     assert json.loads((tmp_path / "out2/gpt-documentation/metrics.json").read_text())["test"] == whole["test"]

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -95,7 +96,9 @@ def test_worth_is_measured_again_from_what_the_objectives_read(objectives, few_i
 
 
 def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_path, monkeypatch):
-    later_stage_goes_on(recipe, "sit", tmp_path, monkeypatch, "views", lambda model: model.parameters())
+    later_stage_goes_on(
+        recipe, partial(recipe.run, "sit"), tmp_path, monkeypatch, "views", lambda model: model.parameters()
+    )
 
 
 @pytest.fixture
@@ -108,7 +111,7 @@ def tiny(few_images, monkeypatch):
 
 @pytest.mark.parametrize("stage", ["first", "later"])
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path, monkeypatch):
-    whole, again = ends_like_one_that_was_not(recipe, "sit", tmp_path, monkeypatch, stage)
+    whole, again = ends_like_one_that_was_not(partial(recipe.train, "sit"), "sit", tmp_path, monkeypatch, stage)
     for name in ("test", "curve", "steps"):
         assert whole[name] == again[name], name
     assert whole["steps"] == 11

@@ -25,13 +25,8 @@ def test_two_pictures_show_the_same_object_in_other_scenes():
     assert not torch.equal(seen[0].rotation, seen[1].rotation)
 
 
-def test_one_picture_is_the_first_of_the_two():
-    assert torch.equal(unlabelled.pictures(24, several=False), unlabelled.pictures(24)[:, 0])
-
-
-@pytest.mark.parametrize("several", [True, False])
-def test_batches_are_drawn_by_lot_from_all(several, generator):
-    images = unlabelled.pictures(24, several)
+def test_batches_are_drawn_by_lot_from_all(generator):
+    images = unlabelled.pictures(24)
     found = unlabelled.drawn_from(images, 1000, generator)
     assert (found.shape, found.dtype) == ((1000, *images.shape[1:]), torch.float32)
     assert 0 <= found.min() < 0.1

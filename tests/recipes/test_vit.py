@@ -1,6 +1,7 @@
 """ViT's recipe: what is trained on, patches in another order, and that runs can be stopped."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -83,7 +84,7 @@ def tiny(monkeypatch):
 
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "train", lambda variant, *folders, train=recipe.train: train(*folders))
-    whole, again = ends_like_one_that_was_not(recipe, "vit", tmp_path, monkeypatch)
+    whole, again = ends_like_one_that_was_not(partial(recipe.train, "vit"), "vit", tmp_path, monkeypatch)
     assert whole["test"] == again["test"]
 
 
