@@ -375,6 +375,8 @@ def in_gradebook(log: Log, exercise: str, student: str, grades: dict[str, tuple]
     points, by_hand = points_in(grades)
     where = f"{exercise}, {printable(student)}"
     if "points" not in known:
+        if exercise in unfinished(log):  # ``in_end`` says so once
+            return []
         return [f"{where}: marks are in the gradebook of which the log knows nothing; was its end cut off?"]
     booked = known["points"]
     problems = [
@@ -409,11 +411,16 @@ def beside_points(book: Any) -> list[str]:
     ]
 
 
+def unfinished(log: Log) -> list[str]:
+    """Exercises whose last marking has begun and not ended."""
+    last = {event["exercise"]: event["event"] for event in log.events if event["event"] in ("started", "finished")}
+    return sorted(exercise for exercise, event in last.items() if event == "started")
+
+
 def in_end(log: Log) -> list[str]:
     """Markings that were begun and not finished, or whose end somebody has cut off the log."""
-    last = {event["exercise"]: event["event"] for event in log.events if event["event"] in ("started", "finished")}
-    begun = sorted(exercise for exercise, event in last.items() if event == "started")
-    return [f"{name}: the last marking was not finished, or the log's end was cut off; mark again" for name in begun]
+    words = "the last marking was not finished (marks may be in the gradebook that the log does not know yet), or the"
+    return [f"{name}: {words} log's end was cut off; mark again" for name in unfinished(log)]
 
 
 def in_files(log: Log, out: Path, names: dict[str, str]) -> list[str]:

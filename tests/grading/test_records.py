@@ -314,6 +314,17 @@ def test_a_log_cut_off_at_its_end_is_noticed(new):
     assert len([p for p in verify(new, KEY) if "of which the log knows nothing" in p]) == 3
 
 
+def test_a_marking_that_was_stopped_is_said_once_and_not_for_every_student(new, monkeypatch):
+    with monkeypatch.context() as killed:
+        killed.setattr(Log, "booked", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            mark(new)
+    (problem,) = verify(new, KEY)
+    assert problem.startswith("09_x: the last marking was not finished")
+    mark(new)
+    assert verify(new, KEY) == []
+
+
 def test_marks_that_vanish_are_noticed(out):
     with gradebook(out) as book:
         book.remove_student("s2")
