@@ -364,7 +364,7 @@ def put_course(home: Path, exercise: str, kit: Path, names: tuple[str, ...]) -> 
         (kit / name).write_text(text, encoding="utf-8", newline="\n")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
-        for name in ("pyproject.toml", "README.md"):
+        for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-text"):
             shutil.copy(home / name, source)
         shutil.copytree(home / "coursekit", source / "coursekit", ignore=shutil.ignore_patterns("__pycache__", ".*"))
         for weights in source.rglob("*.safetensors"):

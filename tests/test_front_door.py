@@ -1,0 +1,66 @@
+"""The files by which a code host knows the course, against the schemas of those who read them."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parents[1]
+FILES = {
+    "vendor.github-workflows": sorted(HOME.glob(".github/workflows/*.yml")),
+    "vendor.dependabot": [HOME / ".github/dependabot.yml"],
+    "vendor.github-issue-forms": [
+        path for path in sorted(HOME.glob(".github/ISSUE_TEMPLATE/*.yml")) if path.name != "config.yml"
+    ],
+    "vendor.github-issue-config": [HOME / ".github/ISSUE_TEMPLATE/config.yml"],
+    "vendor.citation-file-format": [HOME / "CITATION.cff"],
+}
+
+
+def check(schema: str, *files: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("schema", FILES)
+def test_files_are_as_their_readers_want_them(schema):
+    done = check(schema, *FILES[schema])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_workflow_with_a_mistake_is_refused(tmp_path):
+    (workflow,) = FILES["vendor.github-workflows"]
+    wrong = tmp_path / workflow.name
+    wrong.write_text(workflow.read_text("utf-8").replace("runs-on:", "run-on:"), "utf-8")
+    assert check("vendor.github-workflows", wrong).returncode == 1
+
+
+def test_no_workflow_needs_a_secret():
+    for path in FILES["vendor.github-workflows"]:
+        assert "secrets." not in path.read_text("utf-8"), path
+
+
+def test_the_workflow_tests_the_oldest_and_the_newest_python_of_the_package():
+    project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
+    workflow = (HOME / ".github/workflows/course.yml").read_text("utf-8")
+    assert project["requires-python"] == ">=3.11"
+    assert 'python: ["3.11", "3.13"]' in workflow
+
+
+def test_licences_and_citation_agree():
+    project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
+    citation = (HOME / "CITATION.cff").read_text("utf-8")
+    assert f"version: {project['version']}" in citation
+    assert project["license"] == "MIT"
+    assert project["license-files"] == ["LICENSE", "LICENSE-text"]
+    assert (HOME / "LICENSE").read_text("utf-8").startswith("MIT License")
+    assert "CC BY 4.0" in (HOME / "LICENSE-text").read_text("utf-8")
+
+
+def test_the_container_is_json_but_for_its_comments():
+    lines = (HOME / ".devcontainer/devcontainer.json").read_text("utf-8").splitlines()
+    container = json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
+    assert "bubblewrap" in container["onCreateCommand"]
