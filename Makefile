@@ -7,7 +7,7 @@ BIN := .venv/bin
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture, with LECTURE=02 at that one"
-	@echo "make test              run the tests"
+	@echo "make test              run the tests, with ONLY=03 those of what lecture 03 uses"
 	@echo "make run LECTURE=02    execute one lecture, without a browser"
 	@echo "make notebooks         execute all lectures"
 	@echo "make site              build the executed lectures as a web site"
@@ -21,7 +21,7 @@ lab: .venv/lab
 	$(BIN)/coursekit lab $(LECTURE)
 
 test: .venv/test system lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist $(if $(ONLY),worksteal -p tests.only --lecture $(ONLY),loadfile)
 
 lint: .venv/test
 	$(BIN)/ruff check .
