@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, site, slides, release, publish, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, site, slides, release, publish, new, grade, doctor."""
 
 import contextlib
 import importlib
@@ -253,6 +253,27 @@ def publish(
         say(f"Written: {path}")
     if not changed:
         say(f"Nothing to write: the course is published as {repository} already.")
+
+
+@app.command()
+def new(
+    what: Annotated[str, typer.Argument(help="The number of a new lecture, or 'widget', or 'recipe'.")],
+    name: Annotated[str, typer.Argument(help="Its name, such as interpretability.")],
+    title: Annotated[str, typer.Option(help="Of a lecture: its title.")] = "",
+) -> None:
+    """Make the files of a lecture with its exercise, of a widget or of a recipe; TODO marks what is to be filled in."""
+    need_nbgrader()
+    from coursekit import new as making
+
+    if what.isdigit():
+        made = making.new_lecture(lectures.home(), int(what), name, title)
+    elif what in ("widget", "recipe"):
+        made = {"widget": making.new_widget, "recipe": making.new_recipe}[what](lectures.home(), name)
+    else:
+        raise fail(f"{what!r} cannot be made: name the number of a lecture, 'widget' or 'recipe'")
+    for path in made:
+        say(f"Fill in: {path}")
+    say("docs/contributing.md says how, and which tests to run.")
 
 
 @contextlib.contextmanager
