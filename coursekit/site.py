@@ -199,7 +199,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     """Write what Sphinx reads."""
     import nbformat
 
-    for folder in ("lectures", "exercises", "package", "_static/pictures"):
+    for folder in ("lectures", "exercises", "package", "docs", "_static/pictures"):
         (source / folder).mkdir(parents=True)
     (source / "_static" / "site.css").write_text(read_packaged("site.css"), encoding="utf-8")
     title, about = heading(home() / "README.md")
@@ -236,16 +236,20 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
             if path.stem in seeds:
                 tables.append(seeds_table(seeds[path.stem]))
         nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
+    papers = sorted((home() / "docs").glob("*.md"))
     pages = [
         front_page(title, about, cards),
         contents("Begin", ["run"]),
         contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
         contents("Exercises", [f"exercises/{name}" for name in exercises]),
+        *([contents("About the course", [f"docs/{path.stem}" for path in papers])] if papers else []),
         contents("Package", ["claims", *(f"package/{room}" for room in rooms)]),
     ]
     (source / "index.md").write_text("\n\n".join(pages), encoding="utf-8")
     (source / "run.md").write_text(run_page(read(home() / "README.md", ""), source), encoding="utf-8")
     (source / "claims.md").write_text("\n\n".join(["# What the course claims, and what it measured", *tables]), "utf-8")
+    for path in papers:
+        (source / "docs" / path.name).write_text(with_links(path.read_text("utf-8"), source, "docs"), "utf-8")
     for room, names in rooms.items():
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
 
@@ -323,6 +327,26 @@ def front_page(title: str, about: str, cards: list[str]) -> str:
     return f'# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
 
 
+def with_links(text: str, source: Path, folder: str = "") -> str:
+    """Markdown of the repository's ``folder``; its links lead to the site's pages, one that it has not becomes text."""
+    up = "../" if folder else ""
+
+    def link(match: re.Match[str]) -> str:
+        target, _, place = match[2].partition("#")
+        path = os.path.normpath(os.path.join(folder, target)) if target else ""
+        page = re.sub(r"^notebooks/(\w+\.ipynb)$", r"lectures/\1", path)
+        page = re.sub(r"^exercises/(\w+)/\1\.ipynb$", r"exercises/\1.ipynb", page)
+        if path.endswith(".png") and (home() / path).exists():
+            page = f"_static/pictures/{Path(path).name}"
+            shutil.copy(home() / path, source / page)
+        if "://" in match[2] or not target:
+            return match[0]
+        there = (source / page).exists() or (page.startswith("docs/") and (home() / page).exists())
+        return f"{match[1]}({up}{page}{'#' * bool(place)}{place})" if there else match[1].strip("![]")
+
+    return re.sub(r"(!?\[[^\]]*\])\(([^)]+)\)", link, text)
+
+
 def run_page(readme: str, source: Path) -> str:
     """How the course is run, in the README's own words; its links lead to the pages of the site."""
     from coursekit.publish import GITHUB, published_as
@@ -332,17 +356,7 @@ def run_page(readme: str, source: Path) -> str:
     parts = {part.split("\n", 1)[0]: part for part in re.split(r"^## ", readme, flags=re.MULTILINE)[1:]}
     text = "\n".join(f"## {parts[name]}" for name in RUN if name in parts)
 
-    def link(match: re.Match[str]) -> str:
-        target = match[2]
-        page = re.sub(r"^notebooks/(\w+\.ipynb)$", r"lectures/\1", target)
-        page = re.sub(r"^exercises/(\w+)/\1\.ipynb$", r"exercises/\1.ipynb", page)
-        if target.endswith(".png") and (home() / target).exists():
-            page = f"_static/pictures/{Path(target).name}"
-            shutil.copy(home() / target, source / page)
-        there = "://" in target or (source / page).exists()
-        return f"{match[1]}({page})" if there else match[1].strip("![]")
-
-    text = re.sub(r"(!?\[[^\]]*\])\(([^)]+)\)", link, text)
+    text = with_links(text, source)
     return f"# Run it yourself\n\nGet the course's folder, {where}; the commands are run in it.\n\n{text}"
 
 

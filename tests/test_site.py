@@ -105,6 +105,11 @@ def write_course(root: Path) -> None:
     looks = lecture("02 · Looks", [("widget", "slide", "Alignment(...)", [live, output(text_html=source)])])
     looks.cells[1].metadata["jupyter"] = {"source_hidden": True}
     (root / "README.md").write_text(README, encoding="utf-8")
+    (root / "docs").mkdir()
+    see = "[sums](../notebooks/01_sums.ipynb), [task](../exercises/01_sums/01_sums.ipynb), [more](other.md#a-part), "
+    see += "[gone](../nowhere.md), [above](../README.md), [a paper](https://arxiv.org/abs/1706.03762)"
+    (root / "docs" / "plan.md").write_text(f"# The plan\n\nSee {see}.\n", encoding="utf-8")
+    (root / "docs" / "other.md").write_text("# Other\n\n## A part\n\nText.\n", encoding="utf-8")
     (root / "exercises" / "01_sums").mkdir(parents=True)
     task = lecture("Exercise 01 · Sums", [("part", "-", f"Write $f(x)$ in `f`. {COLAB}", [])])
     nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
@@ -261,6 +266,21 @@ def test_the_pages_lead_to_how_it_is_run_and_to_exercises(open_page):
     assert page.locator("article a", has_text="09_none").count() == 0
     page.locator("article a", has_text="exercises/01_sums").click()
     page.wait_for_url("**/exercises/01_sums.html")
+
+
+@pytest.mark.browser
+def test_pages_about_the_course_are_shown_and_their_links_lead_to_pages_of_the_site(open_page):
+    page = open_page("site", "index.html")
+    page.locator("nav.bd-links").get_by_text("The plan").first.click()
+    page.wait_for_url("**/docs/plan.html")
+    links = page.locator("article a:not(.headerlink)").evaluate_all("all => all.map((a) => a.getAttribute('href'))")
+    assert links == [
+        "../lectures/01_sums.html",
+        "../exercises/01_sums.html",
+        "other.html#a-part",
+        "https://arxiv.org/abs/1706.03762",
+    ]
+    assert "gone, above, a paper" in page.locator("article").inner_text()
 
 
 def test_the_folder_of_a_published_course_is_cloned(tmp_path, monkeypatch):
