@@ -1,6 +1,7 @@
 """The files by which a code host knows the course, against the schemas of those who read them."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -64,3 +65,44 @@ def test_the_container_is_json_but_for_its_comments():
     lines = (HOME / ".devcontainer/devcontainer.json").read_text("utf-8").splitlines()
     container = json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
     assert "bubblewrap" in container["onCreateCommand"]
+
+
+PAGES = [*sorted(HOME.glob("*.md")), *sorted(HOME.glob("docs/*.md")), HOME / "coursekit/grading/README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(HOME).as_posix())
+def test_every_link_of_a_page_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        path, _, place = target.partition("#")
+        if "://" in target:
+            continue
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        if place:
+            heads = re.findall(r"^#+ (.+)$", there.read_text("utf-8"), re.MULTILINE)
+            assert place in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}, target
+
+
+def test_the_glossary_is_sorted_and_each_term_says_where_it_comes_from():
+    lines = [line for line in (HOME / "docs/glossary.md").read_text("utf-8").splitlines() if line.startswith("- ")]
+    terms = []
+    for line in lines:
+        found = re.fullmatch(
+            r"- \*\*(.+?)\*\*(?: \(also: .+?\))?: .+ \[(\d\d), part (\d+)\]\(../notebooks/(\d\d)_\w+.ipynb\)", line
+        )
+        assert found, line
+        term, lecture, part, linked = found.groups()
+        assert lecture == linked, line
+        (notebook,) = (HOME / "notebooks").glob(f"{lecture}_*.ipynb")
+        assert f"## {part} ·" in notebook.read_text("utf-8"), line
+        terms.append(term.lower())
+    assert len(terms) > 100
+    assert terms == sorted(set(terms))
+
+
+@pytest.mark.parametrize("page", sorted(HOME.glob("docs/*.md")), ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_if_it_is_whole(page, capsys):
+    """Code that imports what it needs; what only shows a call is no program."""
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        if code.startswith("import"):
+            exec(compile(code, page.name, "exec"), {})
