@@ -106,3 +106,16 @@ def test_the_code_of_a_page_runs_if_it_is_whole(page, capsys):
     for code in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         if code.startswith("import"):
             exec(compile(code, page.name, "exec"), {})
+
+
+def test_each_question_of_the_self_test_has_four_answers_one_of_them_right():
+    questions = (HOME / "docs/self_test.md").read_text("utf-8").split("\n## ")[1:]
+    assert len(questions) == 12
+    rights = []
+    for question in questions:
+        answers = re.findall(r"<details><summary>([A-D]): .+</summary>\n\n\*\*(Right|Not quite)\.\*\* \S", question)
+        assert [letter for letter, _ in answers] == list("ABCD"), question
+        (right,) = [letter for letter, verdict in answers if verdict == "Right"]
+        rights.append(right)
+        assert "To read up: " in question
+    assert all(rights.count(letter) <= 7 for letter in "ABCD"), "no letter is a good guess"
