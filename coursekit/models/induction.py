@@ -11,6 +11,7 @@ Source: Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits
 
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.checks import check_heads, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -73,18 +76,23 @@ class AttentionOnly(nn.Module):
         return F.linear(self.norm(x), self.out.weight)
 
 
-def without_head(model: AttentionOnly, layer: int, head: int) -> AttentionOnly:
-    """A copy of ``model`` in which one head adds nothing (a *zero ablation*); both are counted from 0.
+def without_head(model: Model, layer: int, head: int) -> Model:
+    """A copy of ``model`` in which one head of its self-attention adds nothing (a *zero ablation*).
+
+    Layers are counted from 0 in the order of the model's attentions, heads within each of them.
 
     Raises:
         ValueError: the model has no such head.
     """
-    c = model.config
-    if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
+    model = deepcopy(model)
+    layers = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    if not (0 <= layer < len(layers) and 0 <= head < layers[layer].n_heads):
+        heads = layers[0].n_heads if layers else 0
         raise ValueError(
-            f"layer={layer}, head={head}: must lie in 0..{c.n_layers - 1} and 0..{c.n_heads - 1}, counted from 0"
+            f"layer={layer}, head={head}: must lie in 0..{len(layers) - 1} and 0..{heads - 1}, counted from 0"
         )
-    model, each = deepcopy(model), c.d_model // c.n_heads
+    out = layers[layer].out
+    each = out.in_features // layers[layer].n_heads
     with torch.no_grad():
-        model.attention[layer].out.weight[:, head * each : (head + 1) * each] = 0
+        out.weight[:, head * each : (head + 1) * each] = 0
     return model

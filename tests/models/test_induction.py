@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from coursekit.models.gpt import gpt_loss
+from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig, without_head
+from coursekit.nn.attention import record_attention
 from tests.conftest import randomise
 
 CONFIG = AttentionOnlyConfig(11, 8, 2, 2, 12)
@@ -46,6 +47,21 @@ def test_it_is_the_formula_and_a_head_that_is_removed_adds_nothing(model, dead):
     one = model if dead is None else without_head(model, *dead)
     with torch.no_grad():
         assert torch.allclose(one(ids)[0], by_loops(model, ids[0].tolist(), dead), atol=1e-4)
+
+
+def test_a_head_of_a_gpt_is_removed_too():
+    """What is left without all heads of a block is the block's feed-forward network and the bias of the output."""
+    gpt = randomise(GPT(GPTConfig(11, 8, 2, 16, 2, 12, dropout=0.0))).eval()
+    ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
+    neither = without_head(without_head(gpt, 1, 0), 1, 1)
+    attention = neither.blocks[1].attention
+    assert torch.equal(attention.out.weight, torch.zeros(8, 8))
+    assert torch.equal(neither.blocks[0].attention.out.weight, gpt.blocks[0].attention.out.weight)
+    with torch.no_grad(), record_attention(gpt) as maps:
+        gpt(ids)
+        before, removed = gpt(ids), without_head(gpt, 0, 1)(ids)
+    assert len(maps) == 2
+    assert not torch.allclose(before, removed, atol=1e-3)
 
 
 def test_removing_a_head_leaves_the_model_as_it_is(model):
