@@ -119,3 +119,13 @@ def test_each_question_of_the_self_test_has_four_answers_one_of_them_right():
         rights.append(right)
         assert "To read up: " in question
     assert all(rights.count(letter) <= 7 for letter in "ABCD"), "no letter is a good guess"
+
+
+def test_the_cells_that_the_page_for_lecturers_names_are_there():
+    rows = re.findall(
+        r"^\| (\d\d) \| .+ \| `([\w-]+)` \|$", (HOME / "docs/teaching.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) >= 30
+    for lecture, cell in rows:
+        (notebook,) = (HOME / "notebooks").glob(f"{lecture}_*.ipynb")
+        assert f'"id": "{cell}"' in notebook.read_text("utf-8"), (lecture, cell)
