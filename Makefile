@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run named notebooks site slides bench colab system full clean
+.PHONY: help lab test lint run named notebooks site slides handouts bench colab system full clean
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture, with LECTURE=02 at that one"
@@ -12,6 +12,7 @@ help:
 	@echo "make notebooks         execute all lectures"
 	@echo "make site              build the executed lectures as a web site"
 	@echo "make slides LECTURE=02 one executed lecture as slides"
+	@echo "make handouts          the executed lectures as PDFs"
 	@echo "make bench             measure speed, as ratios"
 	@echo "make colab             install beside Colab's versions, which must not change"
 	@echo "make full              everything else that can be checked: hours"
@@ -41,6 +42,9 @@ site: .venv/site
 
 slides: named .venv/site
 	$(BIN)/coursekit slides $(LECTURE)
+
+handouts: .venv/site
+	$(BIN)/coursekit handout $(patsubst notebooks/%.ipynb,%,$(wildcard notebooks/*.ipynb))
 
 bench: .venv/test
 	$(BIN)/python -m tests.bench

@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, site, slides, release, publish, new, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, site, slides, handout, release, publish, new, grade, doctor."""
 
 import contextlib
 import importlib
@@ -208,6 +208,24 @@ def slides(
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:
         say(f"Slides: {building.slides(path, results or build, out or build / 'slides')}")
+
+
+@app.command()
+def handout(
+    lecture: Annotated[list[str], typer.Argument(help="Executed lectures: numbers or names.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the PDFs (default: build/handouts).")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--lectures", help="What 'coursekit run' left (default: build/ of the course).")
+    ] = None,
+) -> None:
+    """Print executed lectures as PDFs: the whole text with its answers."""
+    from coursekit import site as building
+
+    build = lectures.home() / "build"
+    for path in [lectures.find_lecture(name) for name in lecture]:
+        with console.status(f"Printing {path.stem}"):
+            printed = building.handout(path, results or build, out or build / "handouts")
+        say(f"Handout: {printed}")
 
 
 @app.command()

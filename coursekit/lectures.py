@@ -150,10 +150,24 @@ PAGE = """{% extends 'lab/index.html.j2' %}
 {% set dark = '<style media="screen and (prefers-color-scheme: dark)"' %}
 {{ resources.include_css("static/theme-dark.css") | replace("<style", dark) }}
 <style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }
-details { margin-bottom: 1em }</style>
+details { margin-bottom: 1em }
+@page { size: A4; margin: 16mm 14mm }
+@media print { /* the whole text: answers open, code wrapped, figures and tables in one piece */
+  .jp-InputPrompt, .jp-OutputPrompt, .jp-InputCollapser, .jp-OutputCollapser { display: none !important }
+  .jp-Notebook { padding: 0 !important }
+  .jp-RenderedHTMLCommon { font-size: 10.5pt }
+  .jp-Notebook pre, .jp-Notebook .highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 8.5pt }
+  .jp-Cell-inputWrapper, .jp-InputArea, .jp-OutputArea-output { overflow: visible !important }
+  h1, h2, h3 { break-after: avoid }
+  img, svg, table, math[display=block], .jp-CodeCell .highlight, details > summary { break-inside: avoid }
+  img { max-height: 240mm }
+  details.code { display: none }
+  details::details-content { content-visibility: visible; block-size: auto }
+}</style>
 {% endblock %}
 {% block input_group %}
-{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
+{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}
+<details class="code"><summary>Code</summary>{{ super() }}</details>
 {% else %}{{ super() }}{% endif %}
 {% endblock %}
 """
@@ -191,8 +205,10 @@ def mathml(formula: str, display: str) -> str:
 
 
 def markdown_html(source: str) -> str:
-    """A cell's Markdown as HTML, with formulas as MathML."""
+    """A cell's Markdown as HTML, with formulas as MathML; links to files that lie beside the notebook become text."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    source = re.sub(r"\[([^\]]+)\]\((?!\w+:|#)[^)\s]+\.(?:ipynb|md)\)", r"\1", source)
 
     class MathMLRenderer(IPythonRenderer):
         def inline_math(self, body: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 from coursekit.files import write_atomically
 from coursekit.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints handouts
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
 LIVE = "application/vnd.jupyter.widget-view+json"
 # the cell whose figure stands for a lecture on the front page; elsewhere its first figure does
@@ -449,6 +450,29 @@ def slides(path: Path, results: Path, out: Path) -> Path:
     copy_reveal(out / "reveal.js")
     file = out / f"{path.stem}.html"
     write_atomically(file, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return file
+
+
+def handout(path: Path, results: Path, out: Path) -> Path:
+    """Print an executed lecture, ``out/04_transformer.pdf``: the page in its print style, by a Chromium; returns it."""
+    page = results / path.stem / "lecture.html"
+    if not page.exists():
+        n = number(path)
+        raise LectureError(f"{path.stem} is not executed yet: coursekit run {n} (make run LECTURE={n})")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise LectureError(f"no {BROWSERS[0]} on this machine: install it, or open {page} in a browser and print it")
+    out.mkdir(parents=True, exist_ok=True)
+    file = (out / f"{path.stem}.pdf").resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        # of a user of its own, whose settings and extensions are nobody's; root needs to give up the inner walls
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"]
+        command += ["--no-pdf-header-footer", f"--print-to-pdf={folder}/page.pdf", page.resolve().as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        made = Path(folder) / "page.pdf"
+        if done.returncode or not made.exists():
+            raise LectureError(f"{Path(browser).name} could not print {page}: {done.stderr.strip()[-300:]}")
+        write_atomically(file, lambda temporary: shutil.copy(made, temporary))
     return file
 
 

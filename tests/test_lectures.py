@@ -72,3 +72,30 @@ def test_the_page_follows_light_and_dark(page, browser):
     background, text = ink("dark")
     assert background < 50
     assert text > 200
+
+
+def test_links_to_other_notebooks_are_text_on_a_page_by_itself_and_papers_stay_links():
+    text = "See [02](02_x.ipynb), the [glossary](../docs/glossary.md) and [a paper](https://arxiv.org/abs/1706.03762)."
+    page = to_html(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]), "t")
+    assert "See 02, the glossary and <a" in page
+    assert 'href="https://arxiv.org/abs/1706.03762"' in page
+    assert "02_x.ipynb" not in page
+
+
+@pytest.mark.browser
+def test_on_paper_answers_are_open_code_is_wrapped_and_what_was_folded_is_left_out(browser):
+    cells = [
+        nbformat.v4.new_markdown_cell("<details><summary>Answer</summary>\n\nForty-two.\n</details>"),
+        nbformat.v4.new_code_cell(f"long = {'x' * 300!r}"),
+        nbformat.v4.new_code_cell("folded = 1", metadata={"jupyter": {"source_hidden": True}}),
+    ]
+    view = browser.new_page(viewport={"width": 700, "height": 900})
+    view.set_content(to_html(nbformat.v4.new_notebook(cells=cells), "t"))
+    answer = view.get_by_text("Forty-two.")
+    assert not answer.is_visible()
+    view.emulate_media(media="print")
+    assert answer.is_visible()
+    assert not view.get_by_text("folded").is_visible()
+    code = view.locator(".highlight pre").first
+    assert code.evaluate("pre => pre.scrollWidth <= pre.clientWidth + 1")
+    assert code.bounding_box()["height"] > 40, "on several lines"

@@ -4,6 +4,7 @@ import base64
 import importlib.util
 import io
 import json
+import re
 import sys
 import time
 from itertools import pairwise
@@ -611,3 +612,23 @@ def test_a_build_that_fails_leaves_the_old_site(course, tmp_path, monkeypatch):
         site.build(course / "build", out)
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
     assert (out / "objects.inv").read_text(encoding="utf-8") == "the old site"
+
+
+@pytest.mark.browser
+def test_a_handout_is_printed_or_it_is_said_what_is_missing(tmp_path, monkeypatch):
+    write_course(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    sums = tmp_path / "notebooks" / "01_sums.ipynb"
+    with pytest.raises(lectures.LectureError, match="01_sums is not executed yet: coursekit run 01"):
+        site.handout(sums, tmp_path / "build", tmp_path / "out")
+    page = tmp_path / "build" / "01_sums" / "lecture.html"
+    page.write_text("<h1>Sums</h1>" + "<p>one and one</p>" * 200, encoding="utf-8")
+    printed = site.handout(sums, tmp_path / "build", tmp_path / "out")
+    content = printed.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type\s*/Page\b", content)) > 2
+    monkeypatch.setattr(site, "BROWSERS", ("no-such-browser",))
+    with pytest.raises(
+        lectures.LectureError, match=r"no no-such-browser on this machine: install it, or open .*lecture\.html"
+    ):
+        site.handout(sums, tmp_path / "build", tmp_path / "out")
