@@ -126,7 +126,7 @@ def run(width: int, folder: Path, clock: Clock, factor: float = 1.0) -> dict[str
 
 
 def law(n: np.ndarray, floor: float, scale: float, exponent: float) -> np.ndarray:
-    """``L(N) = floor + scale (N / 10^5)^-exponent``, nats per token, for models of N weights."""
+    """``loss(N) = floor + scale (N / 10^5)^-exponent``, nats per token, for models of N weights."""
     return floor + scale * (np.asarray(n) / 1e5) ** -exponent
 
 
