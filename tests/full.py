@@ -163,7 +163,7 @@ def recipes() -> str:
     """The shipped weights, measured again as they were when they were made, on the whole test split."""
     import torch
 
-    from coursekit.recipes import bert, dino, gpt, sit, stories, vit
+    from coursekit.recipes import bert, dino, gpt, labelled, sit, stories, vit
 
     found, saved = {}, {}
     model, tokenizer = bert.load()
@@ -176,10 +176,10 @@ def recipes() -> str:
         saved |= {f"{variant}, {source}": values for source, values in gpt.load_metrics(variant)["test"].items()}
     for recipe, name in ((dino, "dino"), (sit, "sit")):
         found[name], saved[name] = recipe.worth(recipe.load(), "test"), recipe.load_metrics()["test"]
-    if stories.FOLDER.exists():
-        model, tokenizer = stories.load()
-        found["stories"] = stories.measure(model, "test", tokenizer)
-        saved["stories"] = stories.load_metrics()["test"]
+    model, tokenizer = stories.load()
+    found["stories"], saved["stories"] = stories.measure(model, "test", tokenizer), stories.load_metrics()["test"]
+    found["labelled"] = {"accuracy": labelled.right(labelled.load(), "test")}
+    saved["labelled"] = labelled.load_metrics()["test"]
     with torch.no_grad():
         found["vit"], saved["vit"] = {"accuracy": vit.accuracy_on_test(vit.load())}, vit.load_metrics()["test"]
     flat, shipped = ({(part, name): v for part, d in x.items() for name, v in d.items()} for x in (found, saved))
