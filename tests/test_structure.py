@@ -97,6 +97,7 @@ def test_no_pickle_and_no_remote_code():
 
 LECTURES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ORDER = ["objectives", "setup", "claims", "summary", "references", "exercises"]
+SEE = "(docs/contributing.md, 'A change to a lecture', says how)"
 
 
 def test_there_is_a_lecture():
@@ -114,39 +115,45 @@ def test_a_notebook_is_committed_clean(lecture):
     ids = [cell.id for cell in lecture.cells]
     assert len(set(ids)) == len(ids)
     accidents = [cell for cell in lecture.cells if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f-]+)?", cell.id)]
-    assert not accidents, f"in the file, give {accidents[0].id} a name as its id: {accidents[0].source[:60]!r}"
+    assert not accidents, f"give {accidents[0].id} a name as its id {SEE}: {accidents[0].source[:60]!r}"
     for cell in lecture.cells:
         # JupyterLab's "-", to go on with the slide before, writes nothing
         kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         choose = "choose its Slide Type in the right sidebar's Property Inspector"
-        assert kind in ("slide", "subslide", "fragment", "notes", "skip", "-"), f"{cell.id} is {kind!r}: {choose}"
+        assert kind in ("slide", "subslide", "fragment", "notes", "skip", "-"), f"{cell.id} is {kind!r}: {choose} {SEE}"
         if cell.cell_type == "code":
             clean = not cell.outputs and cell.execution_count is None
-            assert clean, f"{cell.id} has outputs: Edit, Clear Outputs of All Cells, then save"
+            assert clean, f"{cell.id} has outputs: Edit, Clear Outputs of All Cells, then save {SEE}"
 
 
 def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     code = [cell.source for cell in lecture.cells if cell.cell_type == "code"]
     lines = [len(source.splitlines()) for source in code]
     middle = statistics.median(lines)
-    assert middle <= 8, f"half of the code cells have {middle:g} lines or more, where 8 can be read while one speaks"
+    assert middle <= 8, (
+        f"half of the code cells have {middle:g} lines or more, where 8 can be read while one speaks {SEE}"
+    )
     assert max(lines) <= 40, f"a code cell of {max(lines)} lines: no slide holds more than 40"
     wide = [line for source in code for line in source.splitlines() if len(line) > 100]
     assert not wide, f"{len(wide[0])} characters are too wide to project, 100 is the most: {wide[0].strip()}"
     ids = [cell.id for cell in lecture.cells]
     places = [next((i for i, name in enumerate(ids) if name.startswith(part)), None) for part in ORDER]
     missing = [part for part, place in zip(ORDER, places) if place is None]
-    assert not missing, f"no cell whose id begins with {missing[0]!r}"
-    assert places == sorted(places), f"the order is {', '.join(ORDER)}"
-    assert lecture.cells[0].source.startswith("# "), "the first cell is the title"
-    assert sum(i.startswith("predict") for i in ids) >= 3, "at least three cells ask: their ids begin with 'predict'"
-    assert sum(i.startswith("break") for i in ids) >= 1, "at least one bug to be found: its id begins with 'break'"
+    assert not missing, f"no cell whose id begins with {missing[0]!r} {SEE}"
+    assert places == sorted(places), f"the order is {', '.join(ORDER)} {SEE}"
+    assert lecture.cells[0].source.startswith("# "), f"the first cell is the title {SEE}"
+    assert sum(i.startswith("predict") for i in ids) >= 3, (
+        f"at least three cells ask: their ids begin with 'predict' {SEE}"
+    )
+    assert sum(i.startswith("break") for i in ids) >= 1, (
+        f"at least one bug to be found: its id begins with 'break' {SEE}"
+    )
     prompts = [i for i, name in enumerate(ids) if name.startswith("predict")] + [len(ids)]
     for prompt, following in itertools.pairwise(prompts):
         assert lecture.cells[prompt].cell_type == "markdown"
         kinds = ["<details>" in cell.source or cell.cell_type for cell in lecture.cells[prompt + 1 : following]]
-        assert kinds[0] == "code", f"{ids[prompt]}: nothing to run after the prompt"
-        assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt"
+        assert kinds[0] == "code", f"{ids[prompt]}: nothing to run after the prompt {SEE}"
+        assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt {SEE}"
 
 
 @pytest.mark.parametrize("folder", ["notebooks", "solutions", "exercises"])
