@@ -20,9 +20,11 @@ Source: Li et al. (2020), *PyTorch Distributed*, arXiv 2006.15704, section 3.
 
 import atexit
 import contextlib
+import io
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -33,7 +35,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from coursekit.train.device import DistributedError, seed
+from coursekit.train.checkpoint import save_state
+from coursekit.train.device import DistributedError, autocast, seed
+from coursekit.train.loop import Batch, Data, History, Record, Training
 
 TIMEOUT_S = 1800.0  # the others wait for as long as the first evaluates
 LOST = "the same command goes on from the last checkpoint"
@@ -103,14 +107,12 @@ def noticing_losses() -> Iterator[None]:
         ) from None
 
 
-def share(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def share(batch: Batch) -> Batch:
     """Of the rows of a batch those of this process: number ``rank``, ``rank + world``, …
 
     Raises:
         DistributedError: there are fewer rows than processes, or the tensors differ in their number of rows.
     """
-    if world() == 1:
-        return batch
     rows = {len(tensor) if tensor.dim() else 0 for tensor in batch.values()}
     if len(rows) > 1 or min(rows) < world():
         found = " or ".join(map(str, sorted(rows)))
@@ -121,17 +123,15 @@ def share(batch: dict[str, Tensor]) -> dict[str, Tensor]:
 class Objective(nn.Module):
     """A loss as a module, so that the loss may use more of its model than ``forward``: see ``together``."""
 
-    def __init__(self, model: nn.Module, loss_fn: Callable[[Any, dict[str, Tensor]], tuple[Tensor, Tensor]]):
+    def __init__(self, model: nn.Module, loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]]):
         super().__init__()
         self.model, self.loss_fn = model, loss_fn
 
-    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.loss_fn(self.model, batch)
 
 
-def together(
-    model: nn.Module, loss_fn: Callable[[Any, dict[str, Tensor]], tuple[Tensor, Tensor]]
-) -> DistributedDataParallel:
+def together(model: nn.Module, loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]]) -> DistributedDataParallel:
     """``batch -> loss_fn(model, batch)``, whose gradients are the means over the processes after ``backward``.
 
     All begin with the weights of the first.
@@ -159,15 +159,8 @@ def refuse_batch_statistics(model: nn.Module) -> None:
             )
 
 
-def added_up(objective: Any, now: bool) -> contextlib.AbstractContextManager:
-    """Inside, ``backward`` adds up gradients over the processes, or not yet: the last of an update does for all."""
-    return contextlib.nullcontext() if now or world() == 1 else objective.no_sync()
-
-
 def summed(loss_sum: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """The sums of both over all processes."""
-    if world() == 1:
-        return loss_sum, count
     both = torch.stack([loss_sum.double(), count.to(loss_sum.device, torch.float64)])
     dist.all_reduce(both)
     return both[0], both[1]
@@ -175,8 +168,6 @@ def summed(loss_sum: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
 
 def from_first(make: Callable[[], Any]) -> Any:
     """What ``make`` returns in the first process, in all of them; in the others it is not called."""
-    if world() == 1:
-        return make()
     found = [None]
     if rank() == 0:
         with alone():
@@ -221,10 +212,90 @@ def leave_to_first() -> None:
     os.environ.pop("WORLD_SIZE")
 
 
-def draw_differently(first_seed: int, step: int) -> None:
-    """Give this process random numbers of its own, for dropout; those of the first stay as they are.
+class DataParallelTraining(Training):
+    """A ``Training`` whose batches several processes share. ``Training(...)`` makes it when torchrun has started them.
 
-    Done at every checkpoint too: they depend on the step alone, and need not be saved.
+    Its curve and its files are those of one process, but for rounding and dropout; with a ``folder``, a run may go on
+    with another number of processes.
+
+    Raises:
+        DistributedError: ``after_update`` is wanted, which would see one part of each batch; the model needs whole
+            batches (see ``refuse_batch_statistics``); or the processes don't share a folder.
     """
-    if rank() > 0:
-        seed((first_seed + world() * step + rank()) % 2**32)
+
+    def __init__(self, model: nn.Module, loss_fn: Callable, data: Data, optimizer: Any, steps: int, **options: Any):
+        self.world, self.rank, self.first_seed = world(), rank(), torch.initial_seed()
+        if options.get("after_update") is not None:
+            raise DistributedError(
+                f"after_update would see one part of {self.world} of each batch: start one process, without torchrun"
+            )
+        super().__init__(model, loss_fn, data, optimizer, steps, **options)
+        join(self.device)
+        with noticing_losses():
+            if self.step != (found := from_first(lambda: self.step)):
+                raise DistributedError(
+                    f"process {self.rank} is at step {self.step} and the first at {found}: "
+                    f"{self.folder} must be the same folder on all machines"
+                )
+            self.objective = self.together()
+        self.draw_differently()
+
+    def together(self) -> Any:
+        """The objective of all processes: see the function of this name."""
+        return together(self.model, self.loss_fn)
+
+    def draw_differently(self) -> None:
+        """Give this process random numbers of its own, for dropout; those of the first stay as they are.
+
+        Done at every checkpoint too: they depend on the step alone, and need not be saved.
+        """
+        if self.rank > 0:
+            seed((self.first_seed + self.world * self.step + self.rank) % 2**32)
+
+    def fit(self) -> History:
+        if self.rank == 0:
+            return super().fit()
+        for _ in self:  # the first shows the progress
+            pass
+        return self.history
+
+    def stop(self) -> None:
+        """Nothing: the others would not hear of it."""
+
+    @noticing_losses()
+    def update(self) -> Tensor:
+        return super().update()
+
+    def backward(self, batch: Batch, last: bool) -> tuple[Tensor, Tensor]:
+        batch = self.moved(share(batch))
+        # gradients are added up over the processes with the last batch, for all batches of the update
+        with contextlib.nullcontext() if last else self.objective.no_sync():
+            with autocast(self.device, self.precision):
+                loss_sum, count = self.objective(batch)
+            (loss_sum * self.world).backward()  # the processes take the mean of their gradients: now the sum
+        return summed(loss_sum.detach(), count)
+
+    @noticing_losses()
+    def evaluated(self) -> Record:
+        return super().evaluated()
+
+    def measure(self) -> Record:
+        return from_first(super().measure)
+
+    def save_best(self, model: Any, metrics: Record) -> None:
+        if self.rank == 0:
+            super().save_best(model, metrics)
+
+    def save(self) -> None:
+        state = self.state_dict()  # made by all processes, since each may hold a part
+        if self.rank == 0:
+            save_state(self.folder / "last.ckpt", state)
+        self.draw_differently()
+
+    def resume(self) -> None:
+        with contextlib.redirect_stdout(sys.stdout if self.rank == 0 else io.StringIO()):
+            super().resume()
+
+    def restore_random(self, state: dict[str, Any]) -> None:
+        if self.rank == 0:  # the others draw differently
+            super().restore_random(state)

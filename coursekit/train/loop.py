@@ -5,9 +5,9 @@ the number of things summed (tokens, images, ...).
 """
 
 import math
+import os
 import random
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from coursekit.train import distributed
 from coursekit.train.bar import Bar
 from coursekit.train.checkpoint import CheckpointError, load_state, save_json, save_state, save_weights
 from coursekit.train.device import autocast
@@ -103,9 +102,8 @@ class Training:
     The best weights so far, by ``monitor``, go to ``folder/best.safetensors`` with their metrics in
     ``folder/best.json``.
 
-    Started by torchrun, several processes share each batch, and the run is the same but for rounding and dropout; with
-    a ``folder``, it may go on with another number of them. See ``coursekit.train.distributed``, and for a model
-    that is too large for each of them ``coursekit.train.sharded``.
+    Started by torchrun, ``Training(...)`` makes a ``DataParallelTraining``, in which several processes share each batch
+    (``coursekit.train.distributed``). For a model that is too large for each, see ``coursekit.train.sharded``.
 
     Args:
         model: trained where it is (move it to a device first).
@@ -127,8 +125,7 @@ class Training:
         patience: stop after this many evaluations in a row without a better one.
         ema: weights averaged after every step.
         after_update: ``(model) -> None``, called after every update of the weights, such as for a teacher that follows
-            them. What it depends on must be in the model's state, or a resumed run goes another way. It is refused
-            where several processes share the batches: what it saw of a batch would be a part.
+            them. What it depends on must be in the model's state, or a resumed run goes another way.
         folder, save_every: see above.
 
     Attributes:
@@ -136,6 +133,11 @@ class Training:
         history: the records so far: ``step``, ``loss`` (mean since the record before), ``lr``,
             ``grad_norm`` (before clipping) and, where evaluated, the metrics.
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> "Training":
+        if cls is Training and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            from coursekit.train.distributed import DataParallelTraining as cls
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -167,11 +169,6 @@ class Training:
                 raise ValueError(f"{name}={value}: must be at least 1")
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
-        self.world, self.rank, self.first_seed = distributed.world(), distributed.rank(), torch.initial_seed()
-        if self.world > 1 and after_update is not None:
-            raise distributed.DistributedError(
-                f"after_update would see one part of {self.world} of each batch: start one process, without torchrun"
-            )
         self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
         self.steps, self.schedule, self.decay_schedule, self.accumulate = steps, schedule, decay_schedule, accumulate
         self.clip, self.clip_each = clip, clip_each
@@ -197,44 +194,6 @@ class Training:
         self.count = torch.zeros((), dtype=torch.float64, device=sums_on)
         if self.folder is not None and (self.folder / "last.ckpt").exists():
             self.resume()
-        self.objective: Callable[[Batch], tuple[Tensor, Tensor]] = partial(loss_fn, model)
-        if self.world > 1:
-            self.meet()
-
-    def meet(self) -> None:
-        """Begin as all the other processes do, but with random numbers of its own."""
-        distributed.join(self.device)
-        with distributed.noticing_losses():
-            if self.step != (found := distributed.from_first(lambda: self.step)):
-                raise distributed.DistributedError(
-                    f"process {self.rank} is at step {self.step} and the first at {found}: "
-                    f"{self.folder} must be the same folder on all machines"
-                )
-            self.objective = self.together()
-        distributed.draw_differently(self.first_seed, self.step)
-
-    # The five that follow are others where each process holds a part of the model: see ``coursekit.train.sharded``.
-
-    def together(self) -> Callable[[Batch], tuple[Tensor, Tensor]]:
-        """The objective of several processes."""
-        return distributed.together(self.model, self.loss_fn)
-
-    def whole(self, norm: Tensor) -> Tensor:
-        """The norm of gradients, over all parts of them."""
-        return norm
-
-    def whole_model(self) -> Any:
-        """Something whose ``state_dict()`` has all weights, in the first process. All processes call it."""
-        return self.model
-
-    def measure(self) -> Record:
-        """What ``evaluate`` returns, in all processes."""
-        return distributed.from_first(lambda: self.evaluate(self.model))
-
-    def restore(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
-        """Take over the states of a model and its optimizer."""
-        self.model.load_state_dict(model)
-        self.optimizer.load_state_dict(optimizer)
 
     @property
     def stopped_early(self) -> bool:
@@ -242,10 +201,6 @@ class Training:
 
     def fit(self) -> History:
         """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
-        if self.rank > 0:  # the first shows it
-            for _ in self:
-                pass
-            return self.history
         bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
         try:
             for record in self:
@@ -263,7 +218,7 @@ class Training:
 
     def stop(self) -> None:
         """End by hand where the run stands, as it ends by itself: with a record, evaluated. It can still go on."""
-        if self.step == 0 or self.world > 1:  # the others would not hear of it
+        if self.step == 0:
             return
         without_better = self.without_better
         if not self.history or self.history[-1]["step"] < self.step:
@@ -275,8 +230,7 @@ class Training:
     def __iter__(self) -> Iterator[Record]:
         while self.step < self.steps and not self.stopped_early:
             self.model.train()
-            with distributed.noticing_losses():
-                grad_norm = self.update()
+            grad_norm = self.update()
             self.step += 1
             last = self.step == self.steps
             evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
@@ -285,7 +239,6 @@ class Training:
                 record = self.write_record(grad_norm, evaluates)
             if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
                 self.save()
-                distributed.draw_differently(self.first_seed, self.step)
             if record is not None:
                 yield record
 
@@ -299,12 +252,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         total, count = torch.zeros_like(self.loss_sum), torch.zeros((), device=self.device)
         for number in range(1, self.accumulate + 1):
-            batch = self.moved(distributed.share(next(self.data)))
-            with distributed.added_up(self.objective, number == self.accumulate):
-                with autocast(self.device, self.precision):
-                    loss_sum, batch_count = self.objective(batch)
-                (loss_sum * self.world).backward()  # several processes take the mean of their gradients: now the sum
-            loss_sum, batch_count = distributed.summed(loss_sum.detach(), batch_count)
+            loss_sum, batch_count = self.backward(next(self.data), number == self.accumulate)
             count += batch_count
             total += loss_sum.to(total)
         self.loss_sum += total
@@ -313,10 +261,10 @@ class Training:
         learned = [p for p in self.model.parameters() if p.grad is not None]
         gradients = [p.grad for p in learned]
         torch._foreach_div_(gradients, count)
-        norm = self.whole(nn.utils.get_total_norm(gradients))
+        norm = self.norm_of(gradients)
         if self.clip is not None and self.clip_each:
             for p in learned:
-                nn.utils.clip_grads_with_norm_(p, self.clip, self.whole(p.grad.norm()))
+                nn.utils.clip_grads_with_norm_(p, self.clip, self.norm_of([p.grad]))
         elif self.clip is not None:
             nn.utils.clip_grads_with_norm_(learned, self.clip, norm)
         self.optimizer.step()
@@ -325,6 +273,21 @@ class Training:
         if self.after_update is not None:
             self.after_update(self.model)
         return norm
+
+    def backward(self, batch: Batch, last: bool) -> tuple[Tensor, Tensor]:
+        """Add the gradients of a batch's summed loss to those of the batches before; return the loss and the count.
+
+        ``last`` says that it is the update's last batch.
+        """
+        batch = self.moved(batch)
+        with autocast(self.device, self.precision):
+            loss_sum, count = self.loss_fn(self.model, batch)
+        loss_sum.backward()
+        return loss_sum.detach(), count
+
+    def norm_of(self, gradients: list[Tensor]) -> Tensor:
+        """The norm of all of them together."""
+        return nn.utils.get_total_norm(gradients)
 
     def moved(self, batch: Batch) -> Batch:
         """The batch on the model's device; through pinned memory, else a copy waits for what the GPU computes."""
@@ -354,12 +317,15 @@ class Training:
     def evaluated(self) -> Record:
         """The metrics of the weights as they are, which are kept if they are the best."""
         self.model.eval()
-        with torch.no_grad(), distributed.noticing_losses():
+        with torch.no_grad():
             metrics = self.measure()
         self.model.train()
         self.evaluated_at = self.step
         self.keep_best(metrics)
         return metrics
+
+    def measure(self) -> Record:
+        return self.evaluate(self.model)
 
     def keep_best(self, metrics: Record) -> None:
         """Note whether ``monitor`` improved, and if so keep the weights."""
@@ -373,10 +339,12 @@ class Training:
         if better:
             self.best = value
             if self.folder is not None:
-                model = self.whole_model()
-                if self.rank == 0:
-                    save_weights(self.folder / "best.safetensors", model)
-                    save_json(self.folder / "best.json", {"step": self.step, **metrics})
+                self.save_best(self.model, metrics)
+
+    def save_best(self, model: Any, metrics: Record) -> None:
+        """Write ``folder/best.safetensors`` and ``folder/best.json``."""
+        save_weights(self.folder / "best.safetensors", model)
+        save_json(self.folder / "best.json", {"step": self.step, **metrics})
 
     def settings(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -406,9 +374,7 @@ class Training:
 
     def save(self) -> None:
         """Write ``folder/last.ckpt``."""
-        state = self.state_dict()  # made by all processes, since each may hold a part
-        if self.rank == 0:
-            save_state(self.folder / "last.ckpt", state)
+        save_state(self.folder / "last.ckpt", self.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, random generators included."""
@@ -455,7 +421,7 @@ class Training:
             self.data.load_state_dict(state["data"])
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"{path} belongs to a run with other data: {error}") from None
-        self.restore(state["model"], state["optimizer"])
+        self.restore_weights(state["model"], state["optimizer"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
         self.history = History(state["history"])
@@ -463,11 +429,18 @@ class Training:
             setattr(self, name, state[name])
         for own, saved in ((self.loss_sum, state["loss_sum"]), (self.count, state["count"])):
             own.copy_(saved)
-        if self.rank > 0:  # the random numbers are those of the first, which also says so
-            return
+        self.restore_random(state)
+        tqdm.write(f"Resumed after {self.step} of {self.steps} steps from {path}")
+
+    def restore_weights(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
+        """Take over the states of a model and its optimizer."""
+        self.model.load_state_dict(model)
+        self.optimizer.load_state_dict(optimizer)
+
+    def restore_random(self, state: dict[str, Any]) -> None:
+        """Take over the states of all random generators."""
         random.setstate(state["python"])
         np.random.set_state(state["numpy"])  # noqa: NPY002
         torch.set_rng_state(state["torch"])
         if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
             torch.cuda.set_rng_state_all(state["cuda"])
-        tqdm.write(f"Resumed after {self.step} of {self.steps} steps from {path}")

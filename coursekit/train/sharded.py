@@ -33,8 +33,8 @@ from torch.distributed.tensor import DTensor
 
 from coursekit.train import distributed
 from coursekit.train.device import autocast
-from coursekit.train.distributed import DistributedError
-from coursekit.train.loop import Record, Training
+from coursekit.train.distributed import DataParallelTraining, DistributedError
+from coursekit.train.loop import Record
 
 
 class InParts(distributed.Objective):
@@ -95,7 +95,7 @@ def with_each(optimizer: dict[str, Any], change: Callable[[int, Any], Any]) -> d
     return optimizer | {"state": kept}
 
 
-class ShardedTraining(Training):
+class ShardedTraining(DataParallelTraining):
     """A ``Training`` of a model that lies in parts on several processes; its curve and its files are the same.
 
     So a run can go on with another number of processes, and in one as a plain ``Training``; and the other way round.
@@ -134,8 +134,8 @@ class ShardedTraining(Training):
     def together(self) -> InParts:
         return self.parts
 
-    def whole(self, norm: Tensor) -> Tensor:
-        return norm.full_tensor()
+    def norm_of(self, gradients: list[Tensor]) -> Tensor:
+        return super().norm_of(gradients).full_tensor()
 
     def measure(self) -> Record:
         self.parts.unshard()  # what is in no block; a block gathers itself
@@ -144,11 +144,14 @@ class ShardedTraining(Training):
         self.parts.reshard()
         return distributed.from_first(lambda: metrics)
 
-    @distributed.noticing_losses()
     def whole_model(self) -> SimpleNamespace:
+        """Something whose ``state_dict()`` has all weights, in the first process. All processes call it."""
         own = self.model.state_dict(keep_vars=True)
         whole = {tensor: gathered(tensor) for tensor in dict.fromkeys(own.values())}  # tied ones once
         return SimpleNamespace(state_dict=lambda: {name: whole[tensor] for name, tensor in own.items()})
+
+    def save_best(self, model: Any, metrics: Record) -> None:
+        super().save_best(self.whole_model(), metrics)
 
     @distributed.noticing_losses()
     def state_dict(self) -> dict[str, Any]:
@@ -163,8 +166,8 @@ class ShardedTraining(Training):
             with distributed.noticing_losses():
                 dist.barrier()
 
-    def restore(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
+    def restore_weights(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
         own = self.model.state_dict()
         parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         weights = {name: part(tensor, own[name]) for name, tensor in model.items()}
-        super().restore(weights, with_each(optimizer, lambda number, value: part(value, parameters[number])))
+        super().restore_weights(weights, with_each(optimizer, lambda number, value: part(value, parameters[number])))

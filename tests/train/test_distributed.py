@@ -139,7 +139,6 @@ def second_of_three(monkeypatch):
 
 def test_each_takes_its_rows_and_together_they_take_all(monkeypatch):
     batch = {"x": torch.arange(14).view(7, 2), "y": torch.arange(7)}
-    assert distributed.share(batch) is batch, "one process takes them as they are"
     monkeypatch.setenv("WORLD_SIZE", "3")
     rows = []
     for rank in range(3):
