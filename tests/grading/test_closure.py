@@ -33,6 +33,27 @@ def test_imports_are_found_inside_functions_and_of_modules():
     assert path_of("coursekit.nn.attention.attend") is None
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A copy of the package."""
+    folder = tmp_path_factory.mktemp("copy") / "coursekit"
+    return shutil.copytree(Path(coursekit.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def fingerprint_in(package) -> str:
+    asked = f"""
+from coursekit.grading.closure import fingerprint
+print(fingerprint({CHECKS + "vit"!r}, "from coursekit.recipes.vit import load"))
+"""
+    command = [sys.executable, "-c", asked]
+    return subprocess.run(command, cwd=package.parent, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def before(package):
+    return fingerprint_in(package)
+
+
 @pytest.mark.parametrize(
     ("changed", "fresh"),
     [
@@ -47,23 +68,14 @@ def test_imports_are_found_inside_functions_and_of_modules():
         ("viz/heads.py", True),
     ],
 )
-def test_a_change_of_what_a_mark_depends_on_is_a_new_fingerprint(tmp_path, changed, fresh):
-    package = tmp_path / "coursekit"
-    shutil.copytree(Path(coursekit.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    asked = f"""
-from coursekit.grading.closure import fingerprint
-print(fingerprint({CHECKS + "vit"!r}, "from coursekit.recipes.vit import load"))
-"""
-
-    def ask():
-        return subprocess.run(
-            [sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
-
-    before = ask()
-    with (package / changed).open("ab") as file:
-        file.write(b"\n# changed\n")
-    assert (ask() == before) == fresh
+def test_a_change_of_what_a_mark_depends_on_is_a_new_fingerprint(package, before, changed, fresh):
+    path = package / changed
+    kept = path.read_bytes()
+    path.write_bytes(kept + b"\n# changed\n")
+    try:
+        assert (fingerprint_in(package) == before) == fresh
+    finally:
+        path.write_bytes(kept)
 
 
 def test_the_given_code_counts():

@@ -334,7 +334,8 @@ def fine_tune(body, batch):
     (8, "some of its matrices are as they were", "AdamW(model.parameters()",
      "AdamW([*model.classifier.parameters(), *model.bert.norm.parameters()]", "1e-3 *", "1e-2 *"),
     (8, "with the pre-trained body it tags as well", "updates = 100", "updates = 400", "1e-3 *", "3e-2 *",
-     "AdamW(model", "AdamW(model.classifier", "return model",
+     "model = Bert", "body.requires_grad_(False)\n    model = Bert", "AdamW(model", "AdamW(model.classifier",
+     "return model",
      "with torch.no_grad():\n        for p in body.parameters():\n            p.add_(1e-3 * torch.randn(p.shape))\n"
      "    return model"),
     (8, "the head is as it was at first", "updates = 100", "updates = 120", "AdamW(model", "AdamW(model.bert"),

@@ -312,6 +312,8 @@ def fine_tune(model, batch):
     (0, "some of its matrices are as they were", "updates = 150", "updates = 3",
      "AdamW(model", "AdamW(model.blocks[-1]"),
     (8, "half of its blocks do as well as they were before", "updates = 150", "updates = 200", "1e-3 *", "2e-3 *",
+     "model = model.train()", "model = model.train()\n    model.requires_grad_(False)\n"
+     "    torch.nn.ModuleList([*model.blocks[-2:], model.norm]).requires_grad_(True)",
      "AdamW(model.parameters()", "AdamW([*model.blocks[-2:].parameters(), *model.norm.parameters()]",
      "return model", "frozen = [model.tokens, model.positions, *model.blocks[:-2]]\n    with torch.no_grad():\n"
      "        for p in torch.nn.ModuleList(frozen).parameters():\n            p.add_(1e-3 * torch.randn(p.shape))\n"
