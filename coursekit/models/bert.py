@@ -105,10 +105,9 @@ class Bert(PretrainedBert):
         self.segments = nn.Embedding(2, c.d_model)
         self.norm = nn.LayerNorm(c.d_model, eps=EPS)
         self.dropout = nn.Dropout(c.dropout)
-        options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout}
+        # Google's program leaves the hidden units whole
+        options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout, "ff_dropout": 0.0}
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
-        for block in self.blocks:
-            block.feed_forward.dropout.p = 0.0  # Google's program leaves the hidden units whole
         self.pooler = nn.Linear(c.d_model, c.d_model) if pooler else None
         begin_weights(self)
 

@@ -121,9 +121,8 @@ class GPT(Pretrained):
         self.dropout = nn.Dropout(c.dropout)
         # the papers say GELU; the programs compute it with tanh, the first GPT's too
         options = {"norm_first": c.norm_first, "activation": "gelu_tanh", "eps": EPS, "dropout": c.dropout}
+        options |= {"ff_dropout": 0.0}  # the program leaves the hidden units whole
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
-        for block in self.blocks:
-            block.feed_forward.dropout.p = 0.0  # the program leaves the hidden units whole
         self.norm = nn.LayerNorm(c.d_model, eps=EPS) if c.norm_first else nn.Identity()
         self.begin_weights()
 

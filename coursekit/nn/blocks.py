@@ -84,7 +84,8 @@ class Block(nn.Module):
         norm_first: pre-norm (True) or post-norm (False).
         activation: a name in ``ACTIVATIONS``.
         eps: of the layer norms.
-        dropout: of the attention weights, the hidden units and both branches, in training.
+        dropout: of the attention weights and both branches, in training.
+        ff_dropout: of the hidden units of the feed-forward network; None for that of the others.
         drop_path: probability to leave out a branch of a sample, in training.
         bias: of the linear layers and norms.
         d_key, d_value: sizes in each head, as in ``MultiHeadAttention``.
@@ -102,6 +103,7 @@ class Block(nn.Module):
         activation: str = "relu",
         eps: float = 1e-5,
         dropout: float = 0.0,
+        ff_dropout: float | None = None,
         drop_path: float = 0.0,
         bias: bool = True,
         d_key: int | None = None,
@@ -111,7 +113,8 @@ class Block(nn.Module):
         residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
         self.attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
         self.attention_residual = residual()
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
+        hidden = dropout if ff_dropout is None else ff_dropout
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden)
         self.feed_forward_residual = residual()
 
     def forward(
@@ -125,7 +128,7 @@ class Block(nn.Module):
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the encoder's output, the feed-forward network.
 
-    Args: as for ``Block``.
+    Args: as for ``Block``; ``dropout`` is that of the hidden units, too.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """
