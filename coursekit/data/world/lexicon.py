@@ -80,6 +80,19 @@ def nouns(kind: str, text: str) -> list[Noun]:
     return found
 
 
+def verbs(text: str) -> list[Verb]:
+    """One verb in two lines: ``base / past / participle / subjects / objects``, then the adjectives.
+
+    They are ``subject_why / object_why / subject_not / object_not``.
+    """
+    lines = text.strip().splitlines()
+    found = []
+    for first, second in zip(lines[::2], lines[1::2]):
+        base, past, participle, *more = (field.strip() for field in f"{first}/{second}".split("/"))
+        found.append(Verb(base, past, participle, *(tuple(field.split()) for field in more)))
+    return found
+
+
 NOUNS: list[Noun] = [
     *nouns(
         "person",
@@ -271,96 +284,26 @@ ADJECTIVES: dict[str, Adjective] = {
 }
 
 LIVING = ("person", "animal")
-VERBS: list[Verb] = [
-    Verb(
-        "cross",
-        "crossed",
-        "traversé",
-        LIVING,
-        ("way",),
-        ("brave", "curious", "hungry"),
-        ("narrow", "safe", "short"),
-        ("tired", "weak", "afraid", "sick"),
-        ("wide", "long", "dangerous", "dark"),
-    ),
-    Verb(
-        "climb",
-        "climbed",
-        "escaladé",
-        LIVING,
-        ("height",),
-        ("brave", "strong", "curious"),
-        ("low", "safe"),
-        ("tired", "lazy", "afraid", "sick"),
-        ("high", "steep", "slippery", "dangerous"),
-    ),
-    Verb(
-        "eat",
-        "ate",
-        "mangé",
-        LIVING,
-        ("food",),
-        ("hungry", "greedy"),
-        ("fresh", "sweet", "delicious"),
-        ("sad", "sick", "busy"),
-        ("cold", "sour", "salty"),
-    ),
-    Verb(
-        "carry",
-        "carried",
-        "porté",
-        LIVING,
-        ("load",),
-        ("strong", "happy", "brave"),
-        ("light", "empty"),
-        ("weak", "tired", "lazy"),
-        ("heavy", "fragile", "big"),
-    ),
-    Verb(
-        "read",
-        "read",
-        "lu",
-        ("person",),
-        ("text",),
-        ("curious", "clever"),
-        ("short", "funny", "interesting"),
-        ("tired", "busy", "lazy"),
-        ("boring", "difficult", "long"),
-    ),
-    Verb(
-        "follow",
-        "followed",
-        "suivi",
-        LIVING,
-        ("runner",),
-        ("quick", "curious", "strong"),
-        ("noisy", "new", "small"),
-        ("slow", "tired", "afraid"),
-        ("fast", "dangerous"),
-    ),
-    Verb(
-        "buy",
-        "bought",
-        "acheté",
-        ("person",),
-        ("load", "runner", "room", "text"),
-        ("rich", "clever", "happy"),
-        ("new", "pretty", "interesting"),
-        ("poor", "busy", "sad"),
-        ("expensive", "ugly", "dirty"),
-    ),
-    Verb(
-        "clean",
-        "cleaned",
-        "nettoyé",
-        ("person",),
-        ("room", "load"),
-        ("happy", "strong"),
-        ("dirty", "small", "ugly"),
-        ("lazy", "tired", "sick"),
-        ("big", "dark"),
-    ),
-]
+VERBS: list[Verb] = verbs(
+    """
+    cross / crossed / traversé / person animal / way
+        brave curious hungry / narrow safe short / tired weak afraid sick / wide long dangerous dark
+    climb / climbed / escaladé / person animal / height
+        brave strong curious / low safe / tired lazy afraid sick / high steep slippery dangerous
+    eat / ate / mangé / person animal / food
+        hungry greedy / fresh sweet delicious / sad sick busy / cold sour salty
+    carry / carried / porté / person animal / load
+        strong happy brave / light empty / weak tired lazy / heavy fragile big
+    read / read / lu / person / text
+        curious clever / short funny interesting / tired busy lazy / boring difficult long
+    follow / followed / suivi / person animal / runner
+        quick curious strong / noisy new small / slow tired afraid / fast dangerous
+    buy / bought / acheté / person / load runner room text
+        rich clever happy / new pretty interesting / poor busy sad / expensive ugly dirty
+    clean / cleaned / nettoyé / person / room load
+        happy strong / dirty small ugly / lazy tired sick / big dark
+    """
+)
 
 LOOKS_OF: dict[str, tuple[str, ...]] = {  # how each kind looks: all of no sentiment, none that would be odd
     "person": ("young", "small"),
