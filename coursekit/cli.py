@@ -213,6 +213,7 @@ def slides(
 @app.command()
 def handout(
     lecture: Annotated[list[str], typer.Argument(help="Executed lectures: numbers or names.")],
+    slides: Annotated[bool, typer.Option(help="The slides instead, with lines to write on beside each.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the PDFs (default: build/handouts).")] = None,
     results: Annotated[
         Path | None, typer.Option("--lectures", help="What 'coursekit run' left (default: build/ of the course).")
@@ -224,7 +225,8 @@ def handout(
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:
         with console.status(f"Printing {path.stem}"):
-            printed = building.handout(path, results or build, out or build / "handouts")
+            make = building.slide_notes if slides else building.handout
+            printed = make(path, results or build, out or build / "handouts")
         say(f"Handout: {printed}")
 
 

@@ -454,16 +454,27 @@ def slides(path: Path, results: Path, out: Path) -> Path:
 
 
 def handout(path: Path, results: Path, out: Path) -> Path:
-    """Print an executed lecture, ``out/04_transformer.pdf``: the page in its print style, by a Chromium; returns it."""
+    """Print an executed lecture, ``out/04_transformer.pdf``: the page in its print style; returns it."""
     page = results / path.stem / "lecture.html"
     if not page.exists():
         n = number(path)
         raise LectureError(f"{path.stem} is not executed yet: coursekit run {n} (make run LECTURE={n})")
+    return print_page(page, out / f"{path.stem}.pdf")
+
+
+def slide_notes(path: Path, results: Path, out: Path) -> Path:
+    """Print a lecture's slides with lines to write on beside each, ``out/04_transformer_slides.pdf``; returns it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return print_page(slides(path, results, Path(folder)), out / f"{path.stem}_slides.pdf")
+
+
+def print_page(page: Path, file: Path) -> Path:
+    """Print a page as a PDF by a Chromium; returns the file."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise LectureError(f"no {BROWSERS[0]} on this machine: install it, or open {page} in a browser and print it")
-    out.mkdir(parents=True, exist_ok=True)
-    file = (out / f"{path.stem}.pdf").resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file = file.resolve()
     with tempfile.TemporaryDirectory() as folder:
         # of a user of its own, whose settings and extensions are nobody's; root needs to give up the inner walls
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"]

@@ -632,3 +632,30 @@ def test_a_handout_is_printed_or_it_is_said_what_is_missing(tmp_path, monkeypatc
         lectures.LectureError, match=r"no no-such-browser on this machine: install it, or open .*lecture\.html"
     ):
         site.handout(sums, tmp_path / "build", tmp_path / "out")
+
+
+@pytest.mark.browser
+def test_on_paper_every_slide_is_seen_with_lines_beside_it(open_page, course, tmp_path):
+    """Catches the blank page that reveal.js prints, what waits for a key and stays hidden, a sheet for each slide."""
+    page = open_page("slides", "01_sums.html")
+    page.emulate_media(media="print")
+    slides = page.evaluate("""[...document.querySelectorAll(".slides > section > section")].map((slide) => {
+      const {top, bottom, right} = slide.getBoundingClientRect();
+      const lines = parseFloat(getComputedStyle(slide, "::after").width);
+      return {top, bottom, right, lines, width: document.documentElement.clientWidth};
+    })""")
+    assert len(slides) > 4
+    for above, slide in zip([None, *slides], slides):
+        assert slide["bottom"] - slide["top"] > 100
+        assert above is None or slide["top"] >= above["bottom"]
+        assert slide["lines"] > 0.25 * slide["width"]
+        assert slide["right"] + slide["lines"] <= slide["width"]
+    hidden = (
+        """[...document.querySelectorAll(".fragment")].filter((x) => getComputedStyle(x).visibility !== "visible")"""
+    )
+    assert page.locator(".fragment").count() > 0
+    assert page.evaluate(f"{hidden}.length") == 0
+    printed = site.slide_notes(course / "notebooks" / "01_sums.ipynb", course / "build", tmp_path)
+    assert printed.name == "01_sums_slides.pdf"
+    sheets = len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
+    assert 1 <= sheets < len(slides)
