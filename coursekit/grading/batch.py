@@ -26,11 +26,12 @@ from coursekit.grading.feedback import page
 from coursekit.grading.folder import key_of, locked, make_folder, refuse_folder, refuse_private
 from coursekit.grading.identity import Student, read_roster
 from coursekit.grading.intake import Submission, submissions
+from coursekit.grading.magics import as_python
 from coursekit.grading.marking import check_hidden_cases, mark, seed_for
 from coursekit.grading.notebooks import read_released
 from coursekit.grading.plain import unusual
 from coursekit.grading.release import CHECK, checks_of, mark_up
-from coursekit.grading.rules import borrowed_in, forbidden_in
+from coursekit.grading.rules import borrowed_in, forbidden_in, shadowed_in
 from coursekit.grading.tables import write_tables
 
 
@@ -253,13 +254,17 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     checks = checks_of(marking.exercise)
     code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
     notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
+    cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
+    stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
+    given = [as_python(cell.source) for cell in cells if not mark_up(cell).get("solution")]
+    notes += [f"{name} {words}: read it" for name, source in code.items() for words in shadowed_in(source, given, stubs)]
     for name, source in code.items():
         if found := unusual(source):
             shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
-    cells = answers_of(marking.master)
+    behind = answers_of(marking.master)
     for part in checks.PARTS:
-        for name in cells.get(CHECK + part.name, []):
+        for name in behind.get(CHECK + part.name, []):
             if unread := part.unread({"": answers.get(name, "")}):
                 notes.append(f"{name} is not marked, {unread.partition(':')[0]}: read it")
             if named := forbidden_in(answers.get(name, ""), part.forbidden):

@@ -87,7 +87,7 @@ FUNCTIONS = words(
 STORED = words(  # on ``self``, besides names of its own: even of PyTorch's, the marking needs none of them
     """weight bias H T dim size values keys items device dtype eps norm softmax dropout linear attention relu gelu gamma
     split step real name mean std var scale inner index count cache copy data training head pos call
-    filters concat temperature memory args names"""
+    filters concat temperature memory args names block embedding lstm gru conv1d tanh sigmoid alpha"""
 )
 BASES = words("Module Linear Embedding Sequential ModuleList object")
 METHODS = words("__init__ __call__ __len__ __getitem__ __iter__ __repr__ __str__")
@@ -113,8 +113,10 @@ OTHERS = words(
     signal state stop stream strings transformer value variable version wait windows"""
 )  # the last lines are what answers call things of their own
 EVALUATE = words(  # or read what may be code
-    "load fromfile from_file fromregex loadtxt genfromtxt memmap test attrgetter methodcaller ctypes"
+    """load fromfile from_file fromregex loadtxt genfromtxt memmap test attrgetter methodcaller ctypes formatwarning
+    showwarning"""
 )
+SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
 KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callable type hasattr display coursekit")
 DEFINED = METHODS | words(
@@ -134,7 +136,8 @@ def brought_along(free: bool = False) -> frozenset[str]:
     listed = everyday() if free else ATTRIBUTES
     waiting = [*map(importlib.import_module, OPEN if free else MODULES), super, type, property]
     waiting += [types.FunctionType, types.MethodType]
-    waiting += [types.GeneratorType, types.CodeType, types.FrameType, BaseException, torch.finfo(), torch.device("cpu")]
+    waiting += [types.GeneratorType, types.CodeType, types.FrameType, torch.finfo(), torch.device("cpu")]
+    waiting += [BaseException, AttributeError]
     waiting += [
         nn.Linear(1, 1),
         nn.Parameter(torch.ones(1, 1)),
@@ -209,8 +212,18 @@ def is_plotting(alias: ast.alias) -> bool:
     return (alias.name, alias.asname) == (PLOTTING, "plt")
 
 
+def formatted_in(node: ast.Attribute) -> list[str]:
+    """``"{0.name}".format(x)`` reads an attribute: its name, or that the text is not there to be read."""
+    match node:
+        case ast.Attribute(value=ast.Constant(value=str(text)), attr="format"):
+            return re.findall(r"\.\s*([^\W\d]\w*)", text)
+    return ["format"]
+
+
 def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[str]:
     match node:
+        case ast.Attribute(attr="format" | "format_map"):
+            return [name for name in formatted_in(node) if name == "format" or not is_listed(name, given)]
         case ast.Attribute(attr=name, ctx=ast.Load()):
             return [name] * (not is_listed(name, given))
         case ast.Attribute(attr=name, value=ast.Name(id="self")):  # which may still be anything
@@ -246,6 +259,8 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
 
 def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
     match node:
+        case ast.Attribute(attr="format" | "format_map"):
+            return [name for name in formatted_in(node) if name == "format" or not is_everyday(name, own)]
         case ast.Attribute(attr="forward" | "encode" | "decode" as name, value=ast.Name(id=owner)) if (
             owner[0].isupper() and owner not in own
         ):
@@ -255,15 +270,19 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
         case ast.Attribute(attr=name, ctx=ast.Load()):
             private = is_self(node.value) and name in own and name.startswith("_") and not is_dunder(name)
             return [name] * (not is_everyday(name, own) and not private)
-        case ast.Attribute(attr=name):
-            return [name] * (is_dunder(name) and not is_everyday(name))
+        case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see
+            return [f"{name} = ..."] * (name in brought_along() - STORED - SET or is_dunder(name))
+        case ast.MatchClass(cls=ast.Name(id=name), patterns=[_, *_]) if not hasattr(builtins, name):
+            return ["match"]  # reads attributes whose names nobody sees
         case ast.MatchClass(kwd_attrs=names):
             return [name for name in names if not is_everyday(name, own)]
+        case ast.ClassDef(bases=bases) if "type" in map(ast.unparse, bases):
+            return ["type"]
         case ast.FunctionDef(name=name):
             return [name] * (is_dunder(name) and name not in DEFINED)
         case ast.Name(id=name) | ast.arg(arg=name) | ast.Constant(value=str(name)):
             return [name] * (is_dunder(name) and name not in READ | {"__main__"})
-        case ast.Call(func=ast.Name(id="type"), args=[_, _, *_]):
+        case ast.Call(func=ast.Name(id="type"), args=[_, _, *_] | [ast.Starred(), *_]):
             return ["type"]  # a class whose attributes are names in strings
         case ast.Import(names=names):
             known = [is_plotting(alias) or is_course(alias.name) or alias.name in OPEN for alias in names]

@@ -72,6 +72,40 @@ def borrowed_in(source: str, released: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def shadowed_in(source: str, given: Collection[str], stubs: Collection[str]) -> list[str]:
+    """What an answer puts in the place of what given cells call, and what it reads that they take away.
+
+    All cells share one namespace: an answer's ``len`` is what a given cell calls from then on.
+
+    Args:
+        source: an answer.
+        given: the code of the released notebook's other cells.
+        stubs: what stands where answers are to be written: they may define what these do.
+    """
+    used = set[str]().union(*(builtins_in(one) - made_in(one) for one in given))
+    replaced = made_in(source) & used - set[str]().union(*map(made_in, stubs))
+    imported = imports_in(source)
+    same = set[tuple[str, str]]().union(*(imports_in(one).items() for one in given))
+    found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
+    deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
+    return found + [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
+
+
+def imports_in(source: str) -> dict[str, str]:
+    """What each imported name stands for: ``F`` for ``torch.nn.functional``, however it is imported."""
+    found = {}
+    for node in nodes_of(source):
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            whole = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+            name = alias.asname or alias.name.partition(".")[0]
+            found[name] = whole if alias.asname or isinstance(node, ast.ImportFrom) else name
+    return found
+
+
+def is_deleted(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)
+
+
 @functools.lru_cache(maxsize=256)
 def places_in(source: str) -> list[int]:
     """The numbers of the lines on which a statement of the source begins; magics move none."""

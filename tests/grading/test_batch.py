@@ -136,12 +136,13 @@ def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_p
 
 
 def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):
-    source = "import gc, coursekit.nn.attention as mine\n" + RIGHT
+    source = "import gc, coursekit.nn.attention as mine\nmax = max\n" + RIGHT
     batch.grade(NAME, [export(tmp_path / "a.zip", Anna_1=source)], tmp_path / "out", home())
     (row,) = table(tmp_path / "out")
     assert row["total"] == "15"
     assert "luong_score imports coursekit.nn.attention" in row["flags"]
     assert "luong_score uses gc, which few answers need: worth a look" in row["flags"]
+    assert "luong_score replaces max: read it" in row["flags"]
     page = (tmp_path / "out" / "feedback" / "1" / NAME / f"{NAME}.html").read_text()
     assert "few answers" not in page
     assert json.loads((tmp_path / "out" / "log.jsonl").read_text().splitlines()[0])["user"]

@@ -55,6 +55,15 @@ HIDES = {
     "match f:\n    case object(__globals__=g): pass": "match",
     "match f:\n    case {**__builtins__}: pass": "__builtins__",
     "f = __stand_in__.args[0]": "__stand_in__",
+    "try:\n    ('{0.' + path + '.nope}').format(f)\nexcept Exception as e:\n    found = e.obj": "format",
+    "text = '{0.__globals__}'.format(f)": "__globals__",
+    "text = ''.join(map(str.format, parts, fs))": "format",
+    "t = '{0. f_back}'.format(f)": "f_back",
+    "torch.exp = mine": "exp = ...",
+    "def patch(self):\n    self.forward = mine\npatch(Transformer)": "forward = ...",
+    "class M(type): pass": "type",
+    "A = type(*['A', (), space])": "type",
+    "match f:\n    case A(found): pass": "match",
     "functools.wraps(F.relu, (), (NAME,))(f)": "wraps",
     "match f:\n    case f.__globals__: pass": "__globals__",
     "g = f.__globals__": "__globals__",
@@ -90,6 +99,12 @@ HIDES = {
 }
 
 # Ways to code that is not the answer's own; the attacker's among them fetched a model answer.
+HIDES |= {
+    "try:\n    ('{0.' + path + '.nope}').format(f)\nexcept Exception as e:\n    found = e.obj": "format",
+    "try:\n    f.nope\nexcept Exception as e:\n    found = e.obj": "obj",
+    "text = '{0.__globals__}'.format(f)": "__globals__",
+}
+
 FINDS = {
     "import torch\n_utils = _import_dotted_name = None\ng = torch._utils._import_dotted_name(NAME)": "_utils",
     "from IPython.utils.importstring import import_item": "IPython.utils.importstring",
@@ -143,6 +158,15 @@ FINDS = {
     "@dataclass\nclass A:\n    __builtins__: object": "__builtins__",
     "A = type('A', (), {PART + 'match_args__': (NAME,)})": "type",
     "f = __stand_in__.args[0]": "__stand_in__",
+    "try:\n    ('{0.' + path + '.nope}').format(f)\nexcept Exception as e:\n    found = e.obj": "format",
+    "text = '{0.__globals__}'.format(f)": "__globals__",
+    "text = ''.join(map(str.format, parts, fs))": "format",
+    "t = '{0. f_back}'.format(f)": "f_back",
+    "torch.exp = mine": "exp = ...",
+    "def patch(self):\n    self.forward = mine\npatch(Transformer)": "forward = ...",
+    "class M(type): pass": "type",
+    "A = type(*['A', (), space])": "type",
+    "match f:\n    case A(found): pass": "match",
     "g = space['__import__']": "__import__",
     f"NOTES = {'ab' * 1500!r}": "long texts",
     f"NOTES = b'x' + {b'ab' * 1500!r}": "long texts",
@@ -213,6 +237,8 @@ def test_everyday_code_is_listed(source):
         "images = F.interpolate(nn.Conv2d(1, 2, 3)(x), scale_factor=2)\nnoise = torch.randn_like(x).multinomial(1)",
         "from dataclasses import dataclass\n@dataclass\nclass C:\n    x: int\n    def __post_init__(self): pass",
         "try:\n    f(x)\nexcept (OSError, StopIteration) as e:\n    raise ValueError from e",
+        "print('{:.3f} of {n.shape}. {}'.format(x, 1, n=n))\nmatch x:\n    case int(n) | float(n): y = n",
+        "for p in model.parameters():\n    p.grad, p.data, p.requires_grad = None, p.data * 2, False",
     ],
 )
 def test_harmless_code_is_not_unusual(source):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
-from coursekit.grading.rules import borrowed_in, forbidden_in, made_in, nodes_of, places_in
+from coursekit.grading.batch import released
+from coursekit.grading.rules import borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
 from coursekit.lectures import home
 
 FORBIDDEN = ("layer_norm", "batch_norm", "cross_entropy_loss(label_smoothing)")
@@ -54,6 +55,41 @@ def test_what_is_the_students_own_or_not_used_is_allowed(source):
 def test_what_a_cell_makes_is_what_others_can_use():
     source = "import a.b, c as d\nx = 1\ndef f(y):\n    global g\n    g = z = 2\nclass C:\n    h = 3"
     assert made_in(source) == {"a", "d", "x", "f", "C", "g"}
+
+
+GIVEN = [
+    "from data import digits\nimport torch.nn.functional as F\nlearned = digits('train')",
+    "x = 1\nprint(F.relu(x), len(calls), average(learned))\ndel digits",
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def len(x): return 3", ["replaces len"]),
+        ("from functools import cache as print", ["replaces print"]),
+        ("for F in range(3): pass", ["replaces F"]),
+        ("def f():\n    global learned\n    learned = 2", ["replaces learned"]),
+        ("test = lambda: digits('test')", ["reads digits, which a given cell takes away"]),
+        ("def average(x): return sum(x)\nx = [average(y) for y in z]", []),
+        ("import torch.nn.functional as F", []),
+        ("from torch.nn import functional as F", []),
+        ("def f(digits, len=3):\n    F = print = digits\n    return len", []),
+        ("def f(:", []),
+    ],
+)
+def test_what_given_cells_call_and_hide_is_theirs(source, words):
+    assert shadowed_in(source, GIVEN, ["def average(x):\n    raise NotImplementedError"]) == words
+
+
+def test_no_model_answer_replaces_what_given_cells_call():
+    for path in masters(home()):
+        cells = [cell for cell in released(path.stem, home()).cells if cell.cell_type == "code"]
+        stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
+        rest = [as_python(cell.source) for cell in cells if not mark_up(cell).get("solution")]
+        for cell in nbformat.read(path, as_version=4).cells:
+            if mark_up(cell).get("solution") and cell.cell_type == "code":
+                assert shadowed_in(as_python(cell.source), rest, stubs) == []
 
 
 @pytest.mark.parametrize(
