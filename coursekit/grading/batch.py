@@ -257,7 +257,9 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
     stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
     given = [as_python(cell.source) for cell in cells if not mark_up(cell).get("solution")]
-    notes += [f"{name} {words}: read it" for name, source in code.items() for words in shadowed_in(source, given, stubs)]
+    notes += [
+        f"{name} {words}: read it" for name, source in code.items() for words in shadowed_in(source, given, stubs)
+    ]
     for name, source in code.items():
         if found := unusual(source):
             shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coursekit.grading.batch import released
 from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
-from coursekit.grading.batch import released
 from coursekit.grading.rules import borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
 from coursekit.lectures import home
 
