@@ -16,13 +16,26 @@ from tests.recipes.stopped import ends_like_one_that_was_not
 
 @pytest.mark.parametrize("later", [False, True])
 def test_views_are_those_that_dino_sees_each_with_its_label(later, few_images):
-    """Catches other pictures, other crops or colours, and labels in another order than the views."""
-    batch = next(recipe.in_batches(later=later))
-    theirs = next(dino.in_batches(unlabelled.pictures(24), later=later))["global"]
-    assert torch.equal(batch["images"], theirs.flatten(0, 1))
-    rows = torch.randint(24, (dino.BATCH,), generator=torch.Generator().manual_seed(0))
+    """Catches other pictures, other crops or colours, no local views, and labels in another order than the views."""
+    ours, theirs = recipe.in_batches(later=later), dino.in_batches(unlabelled.pictures(24), later=later)
+    next(ours), next(theirs)
+    generator = ours.generator.get_state()
+    batch, expected = next(ours), next(theirs)
+    for name in ("global", "local"):
+        assert torch.equal(batch[name], expected[name].flatten(0, 1))
+    rows = torch.randint(24, (dino.BATCH,), generator=torch.Generator().set_state(generator))
     labels = unlabelled.images_of("train", 24).labels[rows]
     assert torch.equal(batch["labels"].view(-1, 2), labels[:, None].expand(-1, 2))
+
+
+def test_the_loss_is_the_cross_entropy_of_each_view(few_images):
+    """Catches a kind of views left out, and means instead of sums."""
+    vit, batch = randomise(ViT(recipe.CONFIG, CLASSES)).eval(), next(recipe.in_batches())
+    loss, count = recipe.loss_of_views(vit, batch)
+    logits = torch.cat([vit(batch["global"]), vit(batch["local"])])
+    expected = -logits.log_softmax(-1)[range(4 * dino.BATCH), batch["labels"].repeat(2)].sum()
+    assert count == 4 * dino.BATCH
+    torch.testing.assert_close(loss, expected)
 
 
 def test_the_network_is_dinos_with_a_layer_for_the_classes():
@@ -43,12 +56,15 @@ def test_the_later_stage_goes_on_with_what_has_begun(tiny, tmp_path, monkeypatch
     shown, in_batches = [], recipe.in_batches
     monkeypatch.setattr(recipe, "in_batches", lambda *which: shown.append(which) or in_batches(*which))
     clock = Clock(tmp_path / "seconds.json")
-    begun, _ = recipe.run(tmp_path / "first", clock)
+    begun, average, _ = recipe.run(tmp_path / "first", clock)
+    pairs = zip(begun.parameters(), average.parameters(), strict=True)
+    assert not any(torch.equal(p, q) for p, q in pairs), "what is kept is an average of the weights"
     before = [p.detach().clone() for p in begun.parameters()]
     monkeypatch.setattr(recipe, "RATES", (1.0, 0.0))
-    model, later = recipe.run(tmp_path / "later", clock, begun=begun)
+    model, average, later = recipe.run(tmp_path / "later", clock, begun=begun)
     assert later.step == dino.LATER
-    assert all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True)), "at rate 0 nothing moves"
+    for kept in (model, average):
+        assert all(torch.equal(p, q) for p, q in zip(before, kept.parameters(), strict=True)), "at rate 0 nothing moves"
     assert shown == [(0, False), (1, True)]
 
 
