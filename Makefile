@@ -3,11 +3,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help lab test lint run named notebooks site slides handouts bench colab system full clean
+.PHONY: help lab test lint types run named notebooks site slides handouts bench colab system full clean
 
 help:
 	@echo "make lab               open JupyterLab at the first lecture, with LECTURE=02 at that one"
-	@echo "make test              run the tests, with ONLY=03 those of what lecture 03 uses"
+	@echo "make test              run the tests, with ONLY=03 those of what lecture 03 uses, with ALL=1 the slow ones too"
+	@echo "make types             check the types in the widgets' scripts, with node"
 	@echo "make run LECTURE=02    execute one lecture, without a browser"
 	@echo "make notebooks         execute all lectures"
 	@echo "make site              build the executed lectures as a web site"
@@ -22,11 +23,15 @@ lab: .venv/lab
 	$(BIN)/coursekit lab $(LECTURE)
 
 test: .venv/test system lint
-	$(BIN)/python -m pytest -n 2 --dist $(if $(ONLY),worksteal -p tests.only --lecture $(ONLY),loadfile)
+	$(BIN)/python -m pytest -n 3 --dist $(if $(ONLY),worksteal -p tests.only --lecture $(ONLY),loadfile) $(if $(ALL),,-m "not slow")
 
 lint: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# Of the widgets' scripts, by their comments; needs node.
+types:
+	npx --yes --package typescript@5.9.3 tsc --project .
 
 run: named .venv/lab
 	$(BIN)/coursekit run $(LECTURE)

@@ -166,6 +166,7 @@ def test_grading_without_nbgrader_says_what_to_install(monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])

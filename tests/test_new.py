@@ -36,6 +36,7 @@ def house(tmp_path_factory):
     return copy
 
 
+@pytest.mark.slow
 def test_the_lecture_and_its_exercise_pass_what_is_asked_of_each(house):
     done = run(
         house, "pytest", "-n0", "tests/test_structure.py", "tests/grading/test_checks.py", "-k", "14 or setup_cell"

@@ -11,6 +11,7 @@ module as an anywidget, in touch with the kernel.
 
 import base64
 import json
+import re
 import uuid
 import zlib
 from collections.abc import Callable
@@ -24,12 +25,23 @@ MAX_BYTES = 1_000_000
 ROOM = MAX_BYTES - 100_000  # what data and static picture may take together; the rest is for the module
 
 
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
+
+
 @cache
 def source(name: str) -> str:
-    """The text of a module in ``coursekit/viz/js``, with the parts in front that it shares with others."""
-    folder = files("coursekit.viz") / "js"
-    parts = ("theme", name) if name == "inverted" else ("theme", "shared", name)
-    return "".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in parts)
+    """The text of a module in ``coursekit/viz/js``, with those that it imports in front of it, as one module."""
+    found: dict[str, str] = {}
+
+    def add(one: str) -> None:
+        text = (files("coursekit.viz") / "js" / f"{one}.js").read_text(encoding="utf-8")
+        for other in IMPORT.findall(text):
+            if other not in found:
+                add(other)
+        found[one] = IMPORT.sub("", text)
+
+    add(name)
+    return "".join(found.values())
 
 
 def in_script(data: Any) -> str:

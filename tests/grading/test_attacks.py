@@ -17,7 +17,7 @@ from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, forged, only
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.slow]
 
 WRONG = "\ndef luong_score(query, keys, W=None):\n    return torch.zeros(keys.shape[:2])\n"
 REPORT = "\ndef luong_score(query, keys, W=None):\n    raise RuntimeError(report)\n"

@@ -65,6 +65,7 @@ def test_a_number_that_equals_an_id_is_nobodys(tmp_path):
     assert "not in the roster" in rows[""]["flags"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -86,6 +87,7 @@ def test_one_strange_submission_stops_nobody_at_any_run(tmp_path, source):
     assert records.verify(tmp_path / "out", bytes.fromhex((tmp_path / "out" / "key").read_text())) == []
 
 
+@pytest.mark.slow
 def test_whatever_fails_for_one_is_that_ones_row(tmp_path, monkeypatch):
     given = export(tmp_path / "a.zip", **{"Anna_1": RIGHT, "Bob_2": RIGHT + "\n"})
     for module, name in (

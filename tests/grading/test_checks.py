@@ -51,18 +51,31 @@ def namespace(exercise, answer, source):
     raise AssertionError(f"no check after {answer}")
 
 
-def cases(which):
-    return [
-        pytest.param(exercise, answer, wrong, id=f"{exercise[:2]}-{answer}-{number}")
-        for exercise, module in ANSWERS.items()
-        for answer, all_of_it in getattr(module, which).items()
-        for number, wrong in enumerate(all_of_it)
-    ]
+def part_of(exercise, answer):
+    """The part whose check comes next after the answer."""
+    graded = [mark_up(cell).get("grade_id", "") for cell in EXERCISES[exercise].cells]
+    check = next(name for name in graded[graded.index(answer) :] if name.startswith(CHECK))
+    return getattr(checks_of(exercise), check.removeprefix(CHECK))
 
 
 def trained(part):
     """Whether what is checked is the result of a training, which is examined anew, and slowly, for each seed."""
     return part.seconds > Part.seconds
+
+
+def cases(which):
+    return [
+        pytest.param(
+            exercise,
+            answer,
+            wrong,
+            id=f"{exercise[:2]}-{answer}-{number}",
+            marks=[pytest.mark.slow] if trained(part_of(exercise, answer)) else [],
+        )
+        for exercise, module in ANSWERS.items()
+        for answer, all_of_it in getattr(module, which).items()
+        for number, wrong in enumerate(all_of_it)
+    ]
 
 
 @pytest.mark.parametrize(("exercise", "answer", "mutant"), cases("MUTANTS"))

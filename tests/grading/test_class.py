@@ -32,7 +32,7 @@ from tests.grading.classroom import (
     without_grading_metadata,
 )
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.slow]
 
 ON_TIME, LATE = (2026, 11, 30, 12, 0, 0), (2026, 12, 2, 14, 30, 0)
 

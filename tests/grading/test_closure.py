@@ -54,6 +54,7 @@ def before(package):
     return fingerprint_in(package)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "fresh"),
     [

@@ -50,6 +50,7 @@ def cluster(bubblewrap, tmp_path):
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(cluster, tmp_path):
     address, tls, workers = cluster
     for number in range(CLASS):

@@ -185,6 +185,7 @@ def test_hidden_cases_under_a_wrong_name_are_refused(tmp_path, name):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), private=tmp_path, unsafe=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
 def test_model_answers_earn_all_points_in_the_sandbox(bubblewrap, path):
     """What an answer needs of the package, checkpoints too, has to be there; a written answer is read as no code."""
@@ -362,6 +363,7 @@ def test_a_broken_export_does_not_empty_the_tables(bubblewrap, tmp_path):
     assert started == [1]
 
 
+@pytest.mark.slow
 def test_the_command_counts_well_and_says_mistakes_without_a_bar(bubblewrap, tmp_path):
     hand_in(tmp_path / "in", alice=SOLUTIONS["luong_score"])
     (tmp_path / "no.zip").write_text("no zip")
@@ -406,6 +408,7 @@ def test_a_roster_that_renames_who_is_booked_is_refused(bubblewrap, tmp_path):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), roster=tmp_path / "roster.csv")
 
 
+@pytest.mark.slow
 def test_what_a_busy_machine_may_have_caused_is_tried_once_more(bubblewrap, tmp_path, monkeypatch):
     monkeypatch.setattr(check.luong_score, "seconds", 2)
     hand_in(tmp_path / "in", alice="while True: pass")

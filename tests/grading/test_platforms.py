@@ -96,6 +96,7 @@ def known(direct, monkeypatch):
     return lambda answers: direct.get(as_key(answers)) or marked_with(answers)
 
 
+@pytest.mark.slow
 def test_all_mutants_are_there_and_marked_as_they_deserve(direct):
     assert sum(len(changed) - 1 for changed, _ in CLASS.values()) == len(list(mutants())) > 40
     for changed, points in CLASS.values():
@@ -103,6 +104,7 @@ def test_all_mutants_are_there_and_marked_as_they_deserve(direct):
         assert {part["name"]: part["points"] for part in parts} == points
 
 
+@pytest.mark.slow
 def test_gradescope_gives_the_same_marks(known, tmp_path):
     for number, (changed, points) in CLASS.items():
         write(tmp_path / f"{number}" / FILE, saved_by_colab(handed_in(**changed)))
@@ -111,6 +113,7 @@ def test_gradescope_gives_the_same_marks(known, tmp_path):
         assert found["score"] == sum(points.values())
 
 
+@pytest.mark.slow
 def test_classroom50_gives_the_same_marks(known, tmp_path):
     for number, (changed, points) in CLASS.items():
         write(tmp_path / f"{number}" / "work" / f"Copy of {FILE}", bare(handed_in(**changed)))
@@ -127,6 +130,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", LAYOUTS)
 def test_exports_give_the_same_marks(known, platform, tmp_path):
     path = tmp_path / "exchange" if platform == "nbgrader" else tmp_path / "export.zip"
@@ -509,6 +513,7 @@ def stub(folder, name, text):
     write(folder / name, f"#!/usr/bin/env bash\n{text}\n").chmod(0o755)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walls", [True, False], ids=["bubblewrap", "without bubblewrap"])
 def test_gradescope_from_the_zip_to_the_results(autograder, walls, tmp_path, bubblewrap):
     if not walls and os.geteuid() != 0:

@@ -69,6 +69,7 @@ def printed(notebook, name: str) -> str:
     return "".join(out.text for out in cell.outputs if out.output_type == "stream")
 
 
+@pytest.mark.slow
 def test_a_master_earns_all_its_points(master, tmp_path):
     result = execute(master, tmp_path)
     assert result["error"] is None
@@ -80,6 +81,7 @@ def test_a_master_earns_all_its_points(master, tmp_path):
     assert re.search(rf"so far +{automatic} of +{automatic} ", score)
 
 
+@pytest.mark.slow
 def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
     stub = home() / "exercises" / master.stem / master.name
     result = execute(stub, tmp_path)

@@ -79,6 +79,7 @@ def lab(tmp_path_factory):
         urllib.request.urlopen(address, timeout=2)
 
 
+@pytest.mark.slow
 def test_run_all_then_stop_then_type(lab, browser):
     page = browser.new_page(viewport={"width": 1200, "height": 2400})
     page.goto(f"{lab}/lab/tree/notebooks/02_lecture.ipynb?token=t&reset")

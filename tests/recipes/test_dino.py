@@ -195,6 +195,7 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
     assert all(torch.equal(p, q) for p, q in zip(rounded.parameters(), loaded.parameters(), strict=True))
 
 
+@pytest.mark.slow
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
     """Measured again as a whole: other processors round otherwise, which a few of the 2,400 images may notice."""
     model, metrics = recipe.load(), recipe.load_metrics()

@@ -118,6 +118,7 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
 # --- what it shipped -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["gpt-documentation", "gpt-code"])
 def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeypatch):
     of_sources = recipe.corpus

@@ -108,6 +108,7 @@ def test_real_stories_beat_their_sentences_shuffled(tiny, monkeypatch):
 # --- what it shipped -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not recipe.FOLDER.exists(), reason="the model has not been trained yet")
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
     model, tokenizer = recipe.load()

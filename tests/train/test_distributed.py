@@ -91,6 +91,7 @@ def test_the_first_alone_evaluates_and_writes(one, two):
         torch.testing.assert_close(average[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_ends_both_and_both_go_on_to_the_same_bits(two, tmp_path):
     done = torchrun(tmp_path, "--stop-at", 8, "killed")
     assert done.returncode != 0
@@ -104,6 +105,7 @@ def test_one_that_is_killed_ends_both_and_both_go_on_to_the_same_bits(two, tmp_p
     assert same(load_state(tmp_path / "last.ckpt"), load_state(two / "last.ckpt"))
 
 
+@pytest.mark.slow
 def test_one_that_hangs_ends_both_and_the_run_goes_on_with_any_number(one, tmp_path):
     """From one process to two, of which one stops answering, to one again."""
     begun = shared_run.training(tmp_path)

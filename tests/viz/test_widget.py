@@ -1,6 +1,7 @@
 """What every widget's page has in common: its size, and that no text in it gets out of the script."""
 
 import json
+import re
 from importlib.resources import files
 
 import pytest
@@ -37,6 +38,20 @@ def test_no_module_opens_a_comment_or_ends_its_script():
     for name in names:
         assert "<!--" not in source(name)
         assert "</script" not in source(name).lower()
+
+
+def test_a_module_comes_behind_what_it_imports_once_and_imports_nothing_else():
+    folder = files("coursekit.viz") / "js"
+    for path in folder.iterdir():
+        for names, module in re.findall(r'^import \{(.*)\} from "\./(\w+)\.js";$', path.read_text("utf-8"), re.MULTILINE):
+            text = (folder / f"{module}.js").read_text("utf-8")
+            exported = set(re.findall(r"^export (?:async )?(?:const|function) (\w+)", text, re.MULTILINE))
+            assert set(names.split(", ")) <= exported, path.name
+        assert "import " not in re.sub(r"(?m)//.*$", "", source(path.name.removesuffix(".js")))
+    text = source("heads")
+    assert text.count("function followTheme(") == text.count("function root(") == 1
+    assert text.index("function followTheme(") < text.index("function root(") < text.index("function mount(")
+    assert "function root(" not in source("inverted"), "only what it needs"
 
 
 @pytest.mark.browser

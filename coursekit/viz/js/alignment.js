@@ -1,6 +1,8 @@
 // Step through a decoding and see where each output looked.
 // data: {title, source: [token], target: [token], weights: pack (T, S), step, live, typed, error}
 
+import {unpack, h, field, viridis, root} from "./shared.js";
+
 const STYLE = `
 .ck .scroll { overflow-x:auto; margin-top:10px; position:relative; }
 .ck table { border-collapse:separate; border-spacing:1px; font-size:12px; }
@@ -95,7 +97,7 @@ export function mount(el, data, {emit}) {
   }
 
   function show(step) {
-    const {T, S} = state;
+    const {T} = state;
     step = state.step = Math.max(0, Math.min(T - 1, Number(step)));
     const weights = Array.from(state.row(step));
     const peak = weights.indexOf(Math.max(...weights));

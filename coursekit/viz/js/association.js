@@ -3,6 +3,8 @@
 //   planted: [[word, difference]], counts: [how many words can be shown], count}
 // Words stand in the order of their likelihood, so that the first ones are the likeliest. difference = ln p second - ln p first.
 
+import {unpack, num, h, field, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; overflow-wrap:anywhere; }
@@ -59,9 +61,10 @@ const MOST_COVERED = 3; // dots under the label of a word
 const EACH_SIDE = 8; // rows of bars to each side
 const MOST_PLANTED = 40;
 
+const pen = document.createElement("canvas").getContext("2d");
+
 /** The width of a text as it is drawn. */
 function measure(value, size, weight = 400) {
-  const pen = (measure.pen ??= document.createElement("canvas").getContext("2d"));
   pen.font = `${weight} ${size}px system-ui, sans-serif`;
   return pen.measureText(value).width;
 }
@@ -76,7 +79,10 @@ function chance(p) {
 
 const SIDES = [[1, 0], [-1, 0], [0, -1], [0, 1], [1, -1], [-1, -1], [1, 1], [-1, 1]]; // of a dot, the best for a label first
 
-/** Left and top of a box beside a dot. */
+/**
+ * Left and top of a box beside a dot.
+ * @param {number[]} dot @param {number[]} to @param {number} wide @param {number} high @param {number} gap
+ */
 function beside([px, py], [right, down], wide, high, gap) {
   const away = right && down ? 0.6 * gap : gap;
   return [px + (right > 0 ? away : right < 0 ? -away - wide : -wide / 2), py + (down > 0 ? away : down < 0 ? -away - high : -high / 2)];
@@ -98,7 +104,7 @@ export function mount(el, data) {
     h("div", {class: "row"}, h("label", {style: "display:contents"}, h("span", {}, "Word, by difference"), slider)));
   let first, second, n, planted, names;
   let order; // the words that are shown, from the one most likely with the first sentence to that with the second
-  let view = "scatter", chosen = null, last = ["", -1];
+  let view = "scatter", chosen = null, last = {text: "", at: -1};
   const diff = (i) => second[i] - first[i];
   const word = (i) => data.words[i];
   const signed = (value, digits) => (Number(value.toFixed(digits)) > 0 ? "+" : "") + num(value, digits);
@@ -230,7 +236,7 @@ export function mount(el, data) {
     // labels: what was planted, then the most different words, as long as nothing overlaps
     const frame = [L, T, W - R, H - B];
     const points = Array.from({length: n}, (_, i) => [x(first[i]), y(second[i])]);
-    const around = ([u, v], r) => [u - r, v - r, u + r, v + r];
+    const around = (/** @type {number[]} */ [u, v], r) => [u - r, v - r, u + r, v + r];
     const taken = marks.map((i) => around(points[i], wide / 2 + 3)); // [left, top, right, bottom] of what no label may cover
     if (marks.length) {
       svg.append(h("circle", {cx: L + 14, cy: T + 15, r: wide / 2 + 3, fill: "none", stroke: "var(--ink)", "stroke-width": 1.4}), text(L + 24, T + 20, "planted", {class: "quiet halo"}));
@@ -279,7 +285,7 @@ export function mount(el, data) {
 
   /** Where a label beside a dot, `gap` away, covers the fewest dots and nothing that is taken: {to: its side, box: [left, top, right, bottom]}; null
    *  where it would cover more dots than `most`. */
-  function place(label, dot, gap, size, [left, top, right, bottom], taken, points, most) {
+  function place(label, dot, gap, size, /** @type {number[]} */ [left, top, right, bottom], taken, points, most) {
     const wide = measure(label, size);
     let [best, fewest] = [null, most + 1];
     for (const to of SIDES) {
@@ -288,7 +294,7 @@ export function mount(el, data) {
       if (box[0] < left || box[2] > right || box[1] < top || box[3] > bottom) continue;
       if (!taken.every(([l, t, r, b]) => box[2] + 3 < l || box[0] - 3 > r || box[3] < t || box[1] > b)) continue;
       let covered = 0;
-      for (const [u, v] of points) covered += u > box[0] && u < box[2] && v > box[1] && v < box[3];
+      for (const [u, v] of points) covered += Number(u > box[0] && u < box[2] && v > box[1] && v < box[3]);
       if (covered < fewest) [best, fewest] = [{to, box}, covered];
     }
     return best;
@@ -362,12 +368,12 @@ export function mount(el, data) {
       error.replaceChildren("No word here begins with ", quoted(text.trim()), ".");
       return;
     }
-    last = [wanted, last[0] === wanted ? (last[1] + 1) % found.length : 0]; // again: the next one
-    const i = found[last[1]];
+    last = {text: wanted, at: last.text === wanted ? (last.at + 1) % found.length : 0}; // again: the next one
+    const i = found[last.at];
     chosen = i;
     if (i >= n) take(data.counts.find((count) => i < count));
     choose(i);
-    if (found.length > 1) status.append(` Word ${last[1] + 1} of ${whole(found.length)} that begin with “${text.trim()}”.`);
+    if (found.length > 1) status.append(` Word ${last.at + 1} of ${whole(found.length)} that begin with “${text.trim()}”.`);
   }
 
   box.addEventListener("keydown", (event) => {

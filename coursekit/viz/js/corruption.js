@@ -1,6 +1,8 @@
 // How an image is corrupted: the clean view, the mask and the corrupted view, for as many blocks as one likes.
 // data: {title, clean, noise, other: pack_bytes (n, S, S, 3), blocks: [[[top, left, height, width]]] of each image, in pixels}
 
+import {inflate, num, h, paint, PICTURE, CONTROLS, words, strip, knob, root} from "./shared.js";
+
 const STYLE = `${PICTURE}${CONTROLS}
 .ck { --aspect:1; }
 .ck p[aria-live] { min-height:1.45em; color:var(--ink); font-size:16px; }

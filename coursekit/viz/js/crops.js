@@ -2,6 +2,8 @@
 // data: {title, size: [height, width], images: [address], views: [[address]] of each image, the global ones first,
 //   globals: how many of them these are, boxes: [[[top, left, height, width]]] in pixels of the image}
 
+import {num, h, PICTURE, CONTROLS, choices, strip, root} from "./shared.js";
+
 const STYLE = `${PICTURE}${CONTROLS}
 .ck { --global:#d55e00; --local:#0072b2; } /* Okabe and Ito's vermilion and blue */
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }

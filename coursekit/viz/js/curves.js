@@ -1,6 +1,8 @@
 // Training curves, while they grow and afterwards.
 // data: {title, xlabel, ylabel, total, names: [..], series: [pack (n, 2) of step and value], live, running, note}
 
+import {unpack, h, root} from "./shared.js";
+
 const STYLE = `
 .ck .plot { position:relative; }
 .ck .note { min-height:1.4em; }
@@ -33,6 +35,7 @@ export function mount(el, data, {emit}) {
   const bar = h("div", {class: "row"}, stop);
   box.append(title, bar, plot, keys, note);
   let chosen = null; // index of the point that the cursor shows
+  let place = (step) => step; // of a number of updates in the drawing
 
   function update(fresh) {
     data = fresh;
@@ -81,7 +84,7 @@ export function mount(el, data, {emit}) {
     keys.replaceChildren(...(data.names.length > 1 ? data.names.map((name, k) => h("span", {},
       h("svg", {viewBox: "0 0 30 8", style: "display:inline-block;width:30px;height:8px;margin-right:5px", "aria-hidden": "true"},
         h("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: LINES[k % 6][dark], "stroke-width": 2.5, "stroke-dasharray": DASHES[k % 6]})), name)) : []));
-    draw.x = x;
+    place = x;
   }
 
   plot.addEventListener("pointermove", (event) => {
@@ -90,7 +93,7 @@ export function mount(el, data, {emit}) {
     const box = plot.getBoundingClientRect();
     const px = (event.clientX - box.left) * 760 / box.width;
     let best = 0;
-    for (let i = 0; i < first.length / 2; i++) if (Math.abs(draw.x(first[2 * i]) - px) < Math.abs(draw.x(first[2 * best]) - px)) best = i;
+    for (let i = 0; i < first.length / 2; i++) if (Math.abs(place(first[2 * i]) - px) < Math.abs(place(first[2 * best]) - px)) best = i;
     chosen = best;
     draw();
   });

@@ -4,6 +4,8 @@
 // A text is {name, tokens, names: [name of a model], places: for each mask [[[[token, probability]], rest] for each model]}.
 // Live it asks with {tokens, turn} or, for what was typed, {source, turn}.
 
+import {h, field, BARS, bar, probability, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; overflow-wrap:anywhere; }
@@ -152,7 +154,7 @@ export function mount(el, data, {emit}) {
 
   const filledIn = () => now.base.tokens.flatMap((token, i) => (isMask(token) && now.fills.has(placeOf(i)) ? [i] : []));
 
-  function fill(m, model, token) {
+  function fill(m, token) {
     withdraw();
     const fills = new Map(now.fills);
     if (fills.get(m) === token) fills.delete(m);
@@ -223,7 +225,7 @@ export function mount(el, data, {emit}) {
         base.names[model] ? h("div", {class: "name"}, base.names[model]) : null,
         h("div", {class: "bars", role: "group", "aria-label": `Likeliest in place of ${place(m)}${base.names[model] ? `, ${base.names[model]}` : ""}`},
           ...says.map(([token, p], i) => h("button", {type: "button", tabindex: i ? -1 : 0, "data-token": token, "data-p": p,
-            title: `${seen(token)}: ${p}`, onclick: () => fill(m, model, token), onfocus: () => point(m, model, token), onpointermove: () => point(m, model, token)},
+            title: `${seen(token)}: ${p}`, onclick: () => fill(m, token), onfocus: () => point(m, model, token), onpointermove: () => point(m, model, token)},
             h("span", {class: "token"}, seen(token)), bar(p), h("span", {class: "number"}, probability(p)))),
           h("div", {class: "rest", "data-p": rest}, h("span", {class: "token"}, "all others"), bar(rest), h("span", {class: "number"}, probability(rest))))))))));
   }

@@ -2,6 +2,8 @@
 // data: {title, stages: [{name, short, kind, depth, parameters, inputs: [text], outputs: [text],
 //   numbers: [mean, std, low, high] or null, sample: pack (rows, columns)}]}
 
+import {unpack, num, h, diverging, paint, root} from "./shared.js";
+
 const STYLE = `
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }

@@ -5,6 +5,9 @@
 //   values and of each model, digits}
 
 // as in plots.py and curves.js
+
+import {unpack, num, h, CONTROLS, knob, root} from "./shared.js";
+
 const STYLE = `${CONTROLS}
 .ck { --model0:#0072b2; --model1:#d55e00; --model2:#009e73; --model3:#cc79a7; --model4:#b57700; --model5:#3D9BD8; }
 .ck[data-dark] { --model0:#6db8ff; --model1:#ff9a52; --model2:#4fd6ae; --model3:#f0a8d0; --model4:#f2cf5b; --model5:#9ad4f5; }
@@ -44,8 +47,8 @@ const STYLE = `${CONTROLS}
 const DASHES = [null, "7 6", "1 5", "10 5 1 5", "15 6", "4 5"];
 const CLOCK = [1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 96, 168, 336, 672, 1344]; // steps between labels, which often count hours
 
-const KNOWN = {name: "known", look: {class: "known"}};
-const CAME = {name: "what came", look: {class: "came"}};
+const KNOWN = {name: "known", look: {class: "known"}, band: null};
+const CAME = {name: "what came", look: {class: "came"}, band: null};
 
 /** A name with a piece of its line in front. */
 const key = ({name, look, band}) => [h("svg", {class: "sample", viewBox: "0 0 30 12", "aria-hidden": "true"},
@@ -225,7 +228,7 @@ export function mount(el, data) {
       svg.append(h("path", {class: "band", d: `M${[...edge(0), ...edge(1).reverse()].join("L")}Z`, style: `fill:${stroke}`, stroke}));
     }
     svg.append(h("path", {class: "known", d: trace(shown, cut, at)}));
-    const behind = (model) => model === models[data.best];
+    const behind = (model) => Number(model === models[data.best]);
     for (const model of visible().sort((a, b) => behind(b) - behind(a))) svg.append(h("path", {class: "forecast", d: trace(cut, cut + horizon, of(model)), ...model.look}));
     svg.append(h("line", {class: "cut", x1: x(cut - 0.5), x2: x(cut - 0.5), y1: T - 4, y2: B, stroke: "var(--ink)", "stroke-dasharray": "4 3"}),
       text({x: Math.min(x(cut - 0.5), R - 20), y: T - 8, "text-anchor": "middle"}, data.cuts.length > 1 ? "◂ cut ▸" : "cut"));

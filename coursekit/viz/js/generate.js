@@ -7,6 +7,8 @@
 // (how many the nucleus takes in, ln sum w, sum w x / sum w), x = (logit - largest) / temperature, w = exp(x).
 // Live it asks with {source, temperature, k, p, turn}, for more with {turn}, and ends with {stop: true, turn}.
 
+import {unpack, num, h, field, BARS, bar, probability, root} from "./shared.js";
+
 const STYLE = `
 ${BARS}
 .ck { max-width:980px; }

@@ -1,6 +1,8 @@
 // Every layer, every head: small maps to choose from, the chosen one as lines or as a matrix.
 // data: {title, tokens, target, levels, weights: pack_bytes (L, H, T, S) of round(levels * weight), layer, head, live, typed, error}
 
+import {inflate, h, field, viridis, paint, heatColour, root} from "./shared.js";
+
 const STYLE = `
 .ck p[aria-live] { min-height:1.45em; color:var(--ink); font-size:16px; }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }

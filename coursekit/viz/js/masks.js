@@ -1,6 +1,8 @@
 // What the causal and the padding mask allow, and the weights that the softmax gives to what is left.
 // data: {title, tokens, real: [bool], causal, scores: pack (T, T)}
 
+import {unpack, num, h, viridis, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:880px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }

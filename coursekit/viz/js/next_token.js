@@ -2,6 +2,8 @@
 // data: {title, prompt: [token], names: [name of a model], shown: {token: how it is written where that is not itself},
 //   nodes: [[path: [appended token], [[[[token, probability]], rest] for each model]]], path, error, turn}
 
+import {h, BARS, bar, probability, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; overflow-wrap:anywhere; }

@@ -3,6 +3,8 @@
 //   each, mass: percent, mean: whether the first row of
 //   weights is the mean of the heads that follow, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels]}
 
+import {unpack, num, h, viridis, paint, heatColour, LEGEND, PICTURE, CONTROLS, choices, words, strip, knob, root, scaleOf} from "./shared.js";
+
 const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }

@@ -5,6 +5,8 @@
 //   live, typed, error}
 // The M maps: of each layer its heads and, of several, their mean; at the end the rollout.
 
+import {inflate, num, h, field, viridis, paint, heatColour, LEGEND, PICTURE, root, scaleOf} from "./shared.js";
+
 const STYLE = `${PICTURE}${LEGEND}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .error { color:var(--accent2); }

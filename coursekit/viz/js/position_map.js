@@ -2,6 +2,8 @@
 // data: {title, grid: [rows, columns], position: [row, column], alike: pack_bytes (N (N + 1) / 2, 2), of the lower triangle,
 //   row by row: the low and the high byte of 32767 * (cosine + 1)}
 
+import {inflate, num, h, viridis, paint, LEGEND, root, scaleOf} from "./shared.js";
+
 const STYLE = `${LEGEND}
 .ck p[aria-live] { min-height:2.9em; color:var(--ink); font-size:16px; }
 .ck .sides { display:flex; gap:20px; flex-wrap:wrap; align-items:flex-start; }

@@ -1,6 +1,8 @@
 // Position codes: all entries, one position's row, and how alike it is to the others.
 // data: {title, names: [name], codes: [pack (T, D)], cosine: [bool], which, position}
 
+import {unpack, num, h, viridis, paint, root} from "./shared.js";
+
 const STYLE = `
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
 .ck .row button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }

@@ -1,6 +1,8 @@
 // One step of attention with its numbers: query and keys, scores, scaling, softmax, weighted values.
 // data: {title, tokens, position, allowed: [[bool]], query, key, value, scores, scaled, weights, output: pack}
 
+import {unpack, num, h, viridis, diverging, root} from "./shared.js";
+
 const STYLE = `
 .ck p { color:var(--ink); font-size:16px; }
 .ck .stages, .ck .queries { display:flex; gap:6px; flex-wrap:wrap; margin:6px 0; align-items:center; }

@@ -3,6 +3,8 @@
 //   of round(255 * error / largest), largest, means: [[corrupted, others]] of each image, overall: [corrupted, others]; null where
 //   there is no such pixel, outlines: [SVG path in pixels]}
 
+import {inflate, num, h, viridis, paint, LEGEND, PICTURE, CONTROLS, strip, root, scaleOf} from "./shared.js";
+
 const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck p[aria-live] { min-height:1.45em; color:var(--ink); font-size:16px; }
 .ck .views { display:grid; grid-template-columns:repeat(auto-fit, minmax(150px, 1fr)); gap:10px; }

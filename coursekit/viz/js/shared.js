@@ -1,5 +1,7 @@
 // What every widget shares: arrays, colours, themes, elements. Inlined in front of each module.
 
+import {followTheme} from "./theme.js";
+
 /** {shape, float32: base64} -> {shape, values: Float32Array}. The bytes are copied, so they are aligned. */
 export function unpack({shape, float32}) {
   const bytes = Uint8Array.from(atob(float32), (c) => c.charCodeAt(0));

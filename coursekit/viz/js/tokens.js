@@ -8,6 +8,8 @@
 //   empty    stands for no characters
 //   gap      no token: the text between the tokens
 
+import {num, h, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; overflow-wrap:anywhere; }
@@ -118,7 +120,7 @@ export function mount(el, data, {emit}) {
     chosen = [k, i];
     const [, , , start, end] = example.tokenizers[k].pieces[i];
     sides.querySelectorAll(".piece").forEach((piece) => { piece.classList.remove("same"); piece.setAttribute("aria-selected", "false"); });
-    [...sides.children].forEach((other, o) => {
+    example.tokenizers.forEach((_, o) => {
       if (o !== k) example.tokenizers[o].pieces.forEach(([, , , from, to, kind], j) => {
         if (kind !== "gap" && from < end && to > start) at(o, j).classList.add("same");
       });

@@ -3,6 +3,8 @@
 // suggestions: [[what is put behind the text, probability, how it is shown]]. Live it asks with {text: what stands before the
 // cursor, rest: what stands behind it, turn}.
 
+import {h, BARS, bar, probability, root} from "./shared.js";
+
 const STYLE = `
 .ck { max-width:980px; }
 .ck p { color:var(--ink); font-size:16px; min-height:1.45em; overflow-wrap:anywhere; }
@@ -144,7 +146,7 @@ export function mount(el, data, {emit}) {
   function put(text) {
     area.focus({preventScroll: true});
     apart();
-    if (!document.execCommand(...(text ? ["insertText", false, text] : ["delete"]))) {
+    if (!document.execCommand(text ? "insertText" : "delete", false, text)) {
       area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
       changed();
     }
