@@ -19,6 +19,14 @@ torch.set_num_threads(1)
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with cuda")]
 
 
+LONGEST = ("test_checks.py", "test_release.py", "test_marking.py", "test_class.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: each is one worker's, and all wait for the last one."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=GPU)])
 def where(request) -> torch.device:
     """The CPU, and cuda where there is one."""
