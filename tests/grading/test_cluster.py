@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 
 import dask.config
+import distributed  # noqa: F401 - its defaults must be there before a test sets one of them
 import nbformat
 import pytest
 
