@@ -142,13 +142,13 @@ def grade(
             row.notes += collected.doubts.get(row.submission.student, [])
         log = records.Log(out, key)
         edited = changed_by_hand(log, out, key)
-        log.add("started", exercise, submissions=len(collected.found), unsafe=unsafe, anonymous=anonymous)
         real = hide_names(rows, key, students) if anonymous else None
         marking = Marking(exercise, master, out, key, private, unsafe, rows, log)
         jobs = jobs_of(marking, due)
         with contextlib.closing(open_book(out)) as marking.book:
             book_exercise(marking.book, out, exercise, master)
             refuse_other_names(marking, {student.id for student in students}, anonymous)
+            log.add("started", exercise, submissions=len(collected.found), unsafe=unsafe, anonymous=anonymous)
             start(len(jobs))
             again = mark_all(marking, jobs, workers, scheduler, tls, progress)
             rows += gone(marking, collected.doubts)

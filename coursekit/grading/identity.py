@@ -175,7 +175,8 @@ def identify(parts: Iterable[Part], roster: list[Student]) -> tuple[list[Whose],
         if sentence:
             whose.flags.append(sentence)
             for student in candidates:
-                doubts[student.id].append(sentence)
+                named = shown(part.text) in sentence
+                doubts[student.id].append(sentence if named else f"{shown(part.text)}: {sentence}")
         found.append(whose)
     by_student = defaultdict(list)
     for part, whose in zip(parts, found):

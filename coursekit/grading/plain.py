@@ -106,7 +106,7 @@ OTHERS = words(
     """autograd grad vmap func lr_scheduler rnn data optim random enable_grad set_grad_enabled is_grad_enabled autocast
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
     initial_seed get_num_threads set_num_threads cached_property total_ordering cmp_to_key fields asdict replace sleep
-    TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
+    from_iterable TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
     activation at batchnorm bit bits c callback cls coefficients container conv coords distance entropy final
     finished function functions graph keyword lazy loss masked metadata module numbers operands optimizer order
     padding parallel parameter parents pool pooling predict push r o register reset sample sampler samples send sizes
@@ -332,8 +332,9 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
         case ast.Attribute(attr=name, ctx=ast.Load()):
             private = is_self(node.value) and name in own and name.startswith("_") and not is_dunder(name)
             return [name] * (not is_everyday(name, own) and not private)
-        case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see
-            return [f"{name} = ..."] * (name in brought_along() - STORED - SET or is_dunder(name))
+        case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see; of itself a module's methods
+            theirs = frozenset(dir(nn.Module)) if is_self(node.value) else brought_along()
+            return [f"{name} = ..."] * (name in theirs - STORED - SET or is_dunder(name))
         case ast.MatchClass(cls=ast.Name(id=name), patterns=[_, *_]) if not hasattr(builtins, name):
             return ["match"]  # reads attributes whose names nobody sees
         case ast.MatchClass(kwd_attrs=names):

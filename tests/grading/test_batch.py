@@ -135,6 +135,7 @@ def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_p
     assert named.of == 100
     with pytest.raises(GradingError, match="was marked with --anonymous in"):
         batch.grade(NAME, [given], out, home(), roster=students)
+    assert records.verify(out, bytes.fromhex((out / "key").read_text())) == [], "refused before it began"
 
 
 def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):

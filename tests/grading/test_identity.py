@@ -196,7 +196,8 @@ def test_a_number_that_equals_somebodys_id_is_no_match():
 def test_a_part_that_says_two_things_is_nobodys(text, folder, sentence, doubted):
     found, flags, doubts = whose(text, folder=folder)
     assert (found, flags) == ("", [sentence])
-    assert doubts == {student: [sentence] for student in doubted}
+    theirs = sentence if repr(text) in sentence else f"{text!r}: {sentence}"  # in their rows it says whose name it is
+    assert doubts == {student: [theirs] for student in doubted}
 
 
 def test_two_of_the_same_name_are_not_guessed():
