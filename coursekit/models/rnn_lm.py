@@ -214,6 +214,7 @@ def carried_loss(streams: Streams) -> Callable[[nn.Module, dict[str, Tensor]], t
             state = tuple(s.to(real.device) * kept for s in state)
         logits, state = model(batch["ids"], state)
         streams.state = tuple(s.detach() for s in state)
-        return F.cross_entropy(logits[real].float(), batch["target"][real], reduction="sum"), real.sum()
+        target = batch["target"].masked_fill(~real, -100)  # the number that cross_entropy leaves out
+        return F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), reduction="sum"), real.sum()
 
     return loss

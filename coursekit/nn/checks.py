@@ -1,6 +1,26 @@
-"""What the configurations of all models refuse: one sentence each, with the field, its value and what would do."""
+"""What configurations and models refuse: one sentence each, that says what was wrong and what would do."""
 
 from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_all(right: Tensor, sentence: str) -> None:
+    """Refuse, with this sentence, tensors of which something is not as it must be: an entry of ``right`` is False.
+
+    On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
+    device gets there. A compiled or exported graph holds the check as well.
+    """
+    if right.device.type in ("cuda", "meta") or torch.compiler.is_compiling():
+        torch._assert_async(right.all(), sentence)
+    elif not right.all():
+        raise ValueError(sentence)
+
+
+def check_real(mask: Tensor, what: str = "a text has no real token") -> None:
+    """Refuse rows of padding alone; ``mask`` (B, T) is True where a token is real."""
+    check_all(mask.any(dim=1), f"{what}: every row of mask needs at least one True")
 
 
 def check_sizes(config: Any, *fields: str) -> None:

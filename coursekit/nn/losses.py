@@ -34,6 +34,5 @@ def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> T
             f"forecast of shape {tuple(forecast.shape)}: must be {(*target.shape, len(levels))}, the target's shape "
             f"and {len(levels)} levels"
         )
-    above = target.unsqueeze(-1) - forecast  # (..., Q)
-    q = torch.tensor(levels, dtype=above.dtype, device=above.device)
-    return torch.maximum(q * above, (q - 1) * above)
+    above = (target.unsqueeze(-1) - forecast).unbind(-1)  # Q times (...)
+    return torch.stack([torch.maximum(q * e, (q - 1) * e) for q, e in zip(levels, above)], dim=-1)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from coursekit.data.pretraining import places_of
 from coursekit.models.bert import (
     Bert,
     BertConfig,
@@ -250,7 +251,14 @@ def test_the_loss_of_pretraining():
     masked = torch.zeros_like(mask)
     masked[0, 2:6] = masked[1, 0] = masked[2, 0] = True
     target, label = (ids + 1) % V, torch.tensor([0, 1, 1, 0])
-    data = {"ids": ids, "mask": mask, "segments": segments, "masked": masked, "target": target, "label": label}
+    data = {
+        "ids": ids,
+        "mask": mask,
+        "segments": segments,
+        "places": places_of(masked),
+        "target": target,
+        "label": label,
+    }
     words, follows = model(ids, mask, segments)
     log_p = words.log_softmax(dim=-1)
     places = masked.nonzero().tolist()
@@ -407,7 +415,7 @@ def test_it_learns_texts_by_heart():
             target = self.texts[torch.randint(8, (32,), generator=self.generator)]
             masked = torch.rand(32, 8, generator=self.generator).argsort(dim=1) < 2
             ids, mask = target.masked_fill(masked, 0), torch.ones(32, 8).bool()
-            return {"ids": ids, "mask": mask, "masked": masked, "target": target}
+            return {"ids": ids, "mask": mask, "places": places_of(masked), "target": target}
 
     config = BertConfig(vocab_size=V, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=8, dropout=0.0)
     model = BertForPreTraining(Bert(config))
@@ -420,7 +428,14 @@ def test_it_learns_texts_by_heart():
 def test_training_in_half_precision_says_the_same():
     model, (ids, mask, segments) = make(BertForPreTraining).float(), batch()
     masked = mask & (torch.arange(9) % 2 == 0)
-    data = {"ids": ids, "mask": mask, "segments": segments, "masked": masked, "target": ids, "label": ids[:, 0] % 2}
+    data = {
+        "ids": ids,
+        "mask": mask,
+        "segments": segments,
+        "places": places_of(masked),
+        "target": ids,
+        "label": ids[:, 0] % 2,
+    }
     expected, _ = pretraining_loss(model, data)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, _ = pretraining_loss(model, data)
