@@ -256,11 +256,15 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
     cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
     stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
-    given = [as_python(cell.source) for cell in cells if not mark_up(cell).get("solution")]
-    notes += [
-        f"{name} {words}: read it" for name, source in code.items() for words in shadowed_in(source, given, stubs)
-    ]
+    given: list[str] = []
+    places: dict[str, int] = {}  # of each answer, the number of given cells before it
+    for cell in cells:
+        if mark_up(cell).get("solution"):
+            places[mark_up(cell)["grade_id"]] = len(given)
+        else:
+            given.append(as_python(cell.source))
     for name, source in code.items():
+        notes += [f"{name} {words}: read it" for words in shadowed_in(source, given, stubs, places[name])]
         if found := unusual(source):
             shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")

@@ -19,7 +19,7 @@ import random
 import re
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,9 @@ KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callab
 DEFINED = METHODS | words(
     "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
 )
-MOST_LETTERS, MOST_NUMBERS = 2000, 200  # in one answer; of all right and wrong ones none has an eighth of that
+# In one answer, what could carry data: bytes of texts, numbers and their digits, bytes of different names, bytes of one
+# name. Right answers have at most 153, 24, 38, 304 and 28.
+MOST_LETTERS, MOST_NUMBERS, MOST_DIGITS, MOST_NAMES, LONGEST_NAME = 600, 200, 300, 1200, 60
 READ = METHODS | words("__name__ __class__ __version__ __doc__")
 
 
@@ -171,7 +173,7 @@ def beyond(source: str, given: Collection[str] = ()) -> list[str]:
     nodes = nodes_of(source)
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     found = [name for node in nodes for name in beyond_in(node, frozenset(given), classes)]
-    return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, FUNCTIONS)]))
+    return list(dict.fromkeys([*found, *stored_in(nodes), *plotting_in(nodes), *from_outside(source, FUNCTIONS)]))
 
 
 def unusual(source: str) -> list[str]:
@@ -182,17 +184,77 @@ def unusual(source: str) -> list[str]:
     nodes = nodes_of(source)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
-    found = [name for node in nodes for name in unusual_in(node, own)] + carried_in(nodes)
+    found = [name for node in nodes for name in unusual_in(node, own)] + carried_in(nodes) + stored_in(nodes, SET)
     known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
     return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, known)]))
 
 
 def carried_in(nodes: list[ast.AST]) -> list[str]:
-    """Texts and numbers so many that they may be weights, trained elsewhere."""
+    """Texts, numbers and names so many, or so long, that they may be labels, or weights that were trained elsewhere."""
     values = [node.value for node in nodes if isinstance(node, ast.Constant)]
-    letters = sum(len(value) for value in values if isinstance(value, str | bytes))
-    numbers = sum(isinstance(value, int | float) for value in values)
-    return ["long texts"] * (letters > MOST_LETTERS) + ["many numbers"] * (numbers > MOST_NUMBERS)
+    letters = sum(len(as_bytes(value)) for value in values if isinstance(value, str | bytes))
+    numbers = [value for value in values if isinstance(value, int | float | complex)]
+    digits = sum(n.bit_length() // 3 if isinstance(n, int) else len(str(n)) for n in numbers)
+    fields = (getattr(node, field, None) for node in nodes for field in ("id", "attr", "arg", "name", "asname", "rest"))
+    names = [len(as_bytes(name)) for name in {name for name in fields if isinstance(name, str)}]
+    found = {
+        "long texts": letters > MOST_LETTERS,
+        "many numbers": len(numbers) > MOST_NUMBERS or digits > MOST_DIGITS,
+        "long names": sum(names) > MOST_NAMES or max(names, default=0) > LONGEST_NAME,
+    }
+    return [what for what, is_so in found.items() if is_so]
+
+
+def as_bytes(value: str | bytes) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+def stored_in(nodes: list[ast.AST], listed: Collection[str] = ()) -> list[str]:
+    """Attributes that are given to what need not be the answer's own: by it a cell could hang functions on modules.
+
+    Its own is ``self``, the first argument of a method, as long as no other object can be handed in for it. To others
+    it may give what is ``listed``.
+    """
+    found, methods = [], set()
+    own: set[int] = set()  # attributes of self in methods
+    for node in nodes:
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef) and [one.arg for one in method.args.args[:1]] == ["self"]:
+                stores = [one for one in direct(method) if is_store(one) and is_self(one.value)]
+                own |= {id(one) for one in stores}
+                if stores:
+                    methods.add(method.name)
+                    by = [one for one in method.decorator_list if isinstance(one, ast.Name | ast.Lambda)]
+                    found += map(ast.unparse, by)
+    calls = [node for node in nodes if isinstance(node, ast.Call) and [*map(is_self, node.args[:1])] == [True]]
+    on_self = {id(node.func) for node in calls}
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr=name) if is_store(node) and id(node) not in own:
+                found += [f"{name} = ..."] * (is_self(node.value) or name not in listed)
+            case ast.Attribute(attr=name, value=ast.Name(id=owner)) if (
+                owner in classes and name in methods and id(node) not in on_self
+            ):
+                found.append(f"{owner}.{name}")
+            case ast.Name(id=name, ctx=ast.Load()) if name in methods:
+                found.append(name)
+            case ast.Name(id="self", ctx=ast.Store()):
+                found.append("self = ...")
+    return found
+
+
+def is_store(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+
+
+def direct(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function without those of the functions in it."""
+    waiting: list[ast.AST] = [*function.body]
+    while waiting:
+        yield (node := waiting.pop())
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
 
 
 def from_outside(source: str, known: Collection[str]) -> list[str]:

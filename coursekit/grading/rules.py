@@ -1,11 +1,12 @@
 """What an answer's source says of itself, read from its syntax tree: nothing here runs, and nothing is believed."""
 
 import ast
+import builtins
 import functools
 import re
 import symtable
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from coursekit.grading.magics import LONGEST, parses
 
@@ -72,15 +73,17 @@ def borrowed_in(source: str, released: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def shadowed_in(source: str, given: Collection[str], stubs: Collection[str]) -> list[str]:
-    """What an answer puts in the place of what given cells call, and what it reads that they take away.
+def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place: int) -> list[str]:
+    """What an answer puts in the place of what given cells call, and what it reads that they take away, or make later.
 
-    All cells share one namespace: an answer's ``len`` is what a given cell calls from then on.
+    All cells share one namespace: an answer's ``len`` is what a given cell calls from then on, and a method of what it
+    returns may run in a later cell, beside data that the answer was not to see.
 
     Args:
         source: an answer.
         given: the code of the released notebook's other cells.
         stubs: what stands where answers are to be written: they may define what these do.
+        place: how many of the given cells stand before the answer.
     """
     used = set[str]().union(*(builtins_in(one) - made_in(one) for one in given))
     replaced = made_in(source) & used - set[str]().union(*map(made_in, stubs))
@@ -88,7 +91,10 @@ def shadowed_in(source: str, given: Collection[str], stubs: Collection[str]) -> 
     same = set[tuple[str, str]]().union(*(imports_in(one).items() for one in given))
     found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
     deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
-    return found + [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
+    found += [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
+    there, later = (set[str]().union(*map(made_in, some)) for some in ([*given[:place], *stubs], given[place:]))
+    waiting = builtins_in(source, functions=True) & later - there - deleted - {*vars(builtins), *imported}
+    return found + [f"reads {name}, which a later cell makes" for name in sorted(waiting)]
 
 
 def imports_in(source: str) -> dict[str, str]:
@@ -134,10 +140,12 @@ def defined_in(source: str) -> set[str]:
     return names | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
-def builtins_in(source: str) -> set[str]:
-    """The names that a source takes from outside of it, hence perhaps Python's own functions."""
+def builtins_in(source: str, functions: bool = False) -> set[str]:
+    """The names that a source takes from outside of it, hence perhaps Python's own; or that its functions do."""
     names: set[str] = set()
     for table in tables_of(source):
+        if functions and table.get_type() != "function":
+            continue
         outer = table.get_type() != "function"
         names |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (outer or s.is_global())}
     return names

@@ -105,6 +105,17 @@ HIDES |= {
     "text = '{0.__globals__}'.format(f)": "__globals__",
 }
 
+HANGS = {  # a function of the course's on something that another answer reads
+    "def hang(self):\n    self.mine = helper\nhang(torch)": "mine = ...",
+    "def hang(self):\n    self.weight = helper\nhang(torch)": "weight = ...",
+    "torch.mine = helper": "mine = ...",
+    "for where in [F]:\n    where.mine = helper": "mine = ...",
+    "class A:\n    def hang(self):\n        self.mine = helper\nA.hang(torch)": "A.hang",
+    "class A:\n    def hang(self):\n        self.mine = helper\n    hang(torch)": "hang",
+    "class A:\n    @apply\n    def hang(self):\n        self.mine = helper": "apply",
+    "class A:\n    def hang(self):\n        self = torch\n        self.mine = helper": "self = ...",
+    "class A:\n    def f(self):\n        def hang(self):\n            self.mine = 1\n        hang(torch)": "mine = ...",
+}
 FINDS = {
     "import torch\n_utils = _import_dotted_name = None\ng = torch._utils._import_dotted_name(NAME)": "_utils",
     "from IPython.utils.importstring import import_item": "IPython.utils.importstring",
@@ -168,6 +179,12 @@ FINDS = {
     "A = type(*['A', (), space])": "type",
     "match f:\n    case A(found): pass": "match",
     "g = space['__import__']": "__import__",
+    "w = dict(" + "\u4e00" * 30 + "=1)": "long names",
+    "\n".join(f"name_of_a_weight_{i} = 1" for i in range(70)): "long names",
+    f"labels = {7**400}": "many numbers",
+    f"labels = {hex(7**400)}": "many numbers",
+    "digits = '" + "\u4e00" * 250 + "'": "long texts",
+    **HANGS,
     f"NOTES = {'ab' * 1500!r}": "long texts",
     f"NOTES = b'x' + {b'ab' * 1500!r}": "long texts",
     "NOTES = [" + "0.5, " * 300 + "]": "many numbers",
@@ -175,7 +192,7 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize(("source", "name"), HIDES.items())
+@pytest.mark.parametrize(("source", "name"), (HIDES | HANGS).items())
 def test_what_could_hide_something_is_not_listed(source, name):
     assert name in beyond(as_python(source))
 
@@ -231,6 +248,8 @@ def test_everyday_code_is_listed(source):
         "import heapq, contextlib, abc, typing\nfrom IPython.display import display\nfrom tqdm.auto import tqdm",
         "class A:\n    def _split(x): return x\ny = A._split(3)",
         "class A(B):\n    def forward(self, x): return super(A, self).forward(x)\ny = A.forward(A(), x)",
+        "class A(B):\n    def __init__(self, x):\n        B.__init__(self)\n        self.x = x\n        self.x += 1",
+        "class A:\n    @property\n    def size(self): return self.n\n    def grow(self): self.n += 1\nA().grow()",
         "%%time\ncounts = collections.Counter(text).most_common(3)",
         "scheduler = torch.optim.lr_scheduler.OneCycleLR(o, 1e-3)\np.grad = None\nmodel.load_state_dict(w)",
         "from collections import defaultdict\nrng = random.Random(0)\nrng.shuffle(x)\nre.compile('a').findall(text)",

@@ -271,12 +271,12 @@ def next_token_loss(logits, ids, real, learned):
     counts = learned[:, 1:] & real[:, 1:] & real[:, :-1]
     return F.cross_entropy(logits[:, :-1][counts], ids[:, 1:][counts])
 def fine_tune(model, batch):
-    updates = 150
+    updates = 180
     model = model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
     for step in range(updates):
         optimizer.param_groups[0]["lr"] = 1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))
-        rows = torch.randperm(1000)[:16]
+        rows = torch.randperm(1000)[:8]
         width = int(batch["mask"][rows].sum(dim=1).max())
         ids, mask, learned = (batch[name][rows, :width] for name in ("ids", "mask", "loss_mask"))
         loss = next_token_loss(model(ids, mask), ids, mask, learned)
@@ -292,8 +292,8 @@ def fine_tune(model, batch):
     torch.manual_seed(3)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=150, pct_start=0.1)
-    for part in islice(Shuffled(batch, 16), 150):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=180, pct_start=0.1)
+    for part in islice(Shuffled(batch, 8), 180):
         width = part["mask"].any(dim=0).sum()
         loss, count = gpt_loss(model, {name: tensor[:, :width] for name, tensor in part.items()})
         optimizer.zero_grad()
@@ -303,25 +303,26 @@ def fine_tune(model, batch):
         schedule.step()
     return model
 """], [
-    (0, "no weight has changed", "updates = 150", "updates = 3", "\n        optimizer.step()", ""),
-    (0, "it writes one token again and again", "updates = 150", "updates = 40",
+    (0, "no weight has changed", "updates = 180", "updates = 3", "\n        optimizer.step()", ""),
+    (0, "it writes one token again and again", "updates = 180", "updates = 40",
      "next_token_loss(model(ids, mask), ids, mask, learned)",
      "F.cross_entropy(model(ids, mask)[learned], ids[learned])"),
-    (0, "its weights are not the pre-trained ones", "updates = 150", "updates = 3",
+    (0, "its weights are not the pre-trained ones", "updates = 180", "updates = 3",
      "model.train", "GPT(model.config).train"),
-    (0, "some of its matrices are as they were", "updates = 150", "updates = 3",
+    (0, "some of its matrices are as they were", "updates = 180", "updates = 3",
      "AdamW(model", "AdamW(model.blocks[-1]"),
-    (8, "half of its blocks do as well as they were before", "updates = 150", "updates = 200", "1e-3 *", "2e-3 *",
+    (8, "half of its blocks do as well as they were before", "updates = 180", "updates = 200", "1e-3 *", "2e-3 *",
+     "[:8]", "[:16]",
      "model = model.train()", "model = model.train()\n    model.requires_grad_(False)\n"
      "    torch.nn.ModuleList([*model.blocks[-2:], model.norm]).requires_grad_(True)",
      "AdamW(model.parameters()", "AdamW([*model.blocks[-2:].parameters(), *model.norm.parameters()]",
      "return model", "frozen = [model.tokens, model.positions, *model.blocks[:-2]]\n    with torch.no_grad():\n"
      "        for p in torch.nn.ModuleList(frozen).parameters():\n            p.add_(1e-3 * torch.randn(p.shape))\n"
      "    return model"),
-    (0, "train longer", "updates = 150", "updates = 3",
+    (0, "train longer", "updates = 180", "updates = 3",
      "1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))", "1e-6"),
-    (0, "the training diverged", "updates = 150", "updates = 3", "torch.optim.AdamW", "torch.optim.SGD",
+    (0, "the training diverged", "updates = 180", "updates = 3", "torch.optim.AdamW", "torch.optim.SGD",
      "1e-3 * min((step + 1) / 10, (updates - step) / (updates - 10))", "1e38"),
-    (0, "return the fine-tuned model itself", "updates = 150", "updates = 3", "return model", "return model.blocks"),
+    (0, "return the fine-tuned model itself", "updates = 180", "updates = 3", "return model", "return model.blocks"),
 ]),
 })  # fmt: skip
