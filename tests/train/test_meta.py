@@ -7,6 +7,7 @@ its line, as is a mix of devices. On a GPU it would wait for all that was comput
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from coursekit.data.batches import Fresh
 from coursekit.models.dino import DINO
@@ -26,7 +27,7 @@ class NothingIsSent(TorchFunctionMode):
         assert not (made and torch.device(options.get("device") or "cpu").type == "meta"), "made on the CPU, and sent"
         result = function(*args, **options)
         if isinstance(result, torch.Tensor) and result.is_meta and not options.get("non_blocking"):
-            given = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
+            given = [x for x in tree_leaves((args, options)) if isinstance(x, torch.Tensor) and x.dim()]
             assert all(x.is_meta for x in given), f"{function}: something of the CPU was sent"
         return result
 
