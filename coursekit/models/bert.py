@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, may_ask
+from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, count_real
 
@@ -225,18 +226,20 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     """The objective for ``Training``: with the count divided out, the mean over the masked words of -ln p plus the
     mean over the pairs of -ln p (nats; appendix A.2); and the number of masked words.
 
-    A batch holds ``ids``, ``mask``, ``segments`` (B, T), ``places`` (B, P) of the words that are to be guessed, -1 for
-    none, ``target`` (B, T), what stood there, and ``label`` (B,), 0 where B follows A. Without a ``label`` the masked
-    words are all there is ("No NSP" in table 5). With ``accumulate``, the mean over pairs weighs each batch by its
-    masked words.
+    A batch holds ``ids``, ``mask``, ``segments`` (B, T), ``masked`` (B, T), True where words are to be guessed,
+    ``target`` (B, T), what stood there, and ``label`` (B,), 0 where B follows A. Without a ``label`` the masked words
+    are all there is ("No NSP" in table 5). With ``accumulate``, the mean over pairs weighs each batch by its masked
+    words. On a GPU it needs ``places`` (B, P) too: where ``masked`` is True, and then -1.
     """
-    places = batch["places"]
-    words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), places)  # (B, P, V), (B, 2)
-    target = (
-        batch["target"].gather(1, places.clamp(min=0)).masked_fill(places < 0, -100)
-    )  # which cross_entropy leaves out
-    loss = F.cross_entropy(words.float().flatten(0, 1), target.flatten(), reduction="sum")
-    count = (places >= 0).sum()
+    masked, target = batch["masked"], batch["target"]
+    if may_ask(masked):
+        where, target = masked, target[masked]
+    else:
+        where = batch["places"]
+        target = target.gather(1, where.clamp(min=0)).masked_fill(where < 0, -100)  # which cross_entropy leaves out
+    words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), where)  # (N, V) or (B, P, V), (B, 2)
+    loss = F.cross_entropy(words.float().flatten(0, -2), target.flatten(), reduction="sum")
+    count = masked.sum()
     if "label" in batch:
         loss = loss + count * F.cross_entropy(follows.float(), batch["label"])
     return loss, count
@@ -297,8 +300,8 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
     """
     tagged = batch["tagged"]
     logits = model(batch["ids"], batch["mask"], batch.get("segments"))  # (B, T, K)
-    tags = batch["tags"].masked_fill(~tagged, -100)  # the number that cross_entropy leaves out
-    return F.cross_entropy(logits.float().flatten(0, 1), tags.flatten(), reduction="sum"), tagged.sum()
+    rows, tags = real_rows(logits, batch["tags"], tagged)
+    return F.cross_entropy(rows.float(), tags, reduction="sum"), tagged.sum()
 
 
 class BertForQuestionAnswering(PretrainedBert):

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
 from coursekit.nn.checks import check_real, check_sizes, check_token
+from coursekit.nn.losses import real_rows
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
 
 
@@ -295,5 +296,5 @@ def seq2seq_loss(model: Seq2Seq, batch: dict[str, Tensor]) -> tuple[Tensor, Tens
     """
     logits = model(batch["source"], batch["source_mask"], batch["target"])
     real = batch["target_mask"]
-    target = batch["target"].masked_fill(~real, -100)  # the number that cross_entropy leaves out
-    return F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), reduction="sum"), real.sum()
+    rows, target = real_rows(logits, batch["target"], real)
+    return F.cross_entropy(rows.float(), target, reduction="sum"), real.sum()

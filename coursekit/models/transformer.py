@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, count_real
 
@@ -200,8 +201,7 @@ def transformer_loss(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, T
     def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         logits = model(batch["source"], batch["source_mask"], batch["target"])
         real = batch["target_mask"]
-        target = batch["target"].masked_fill(~real, -100)
-        return smoothed_cross_entropy(logits.flatten(0, 1), target.flatten(), smoothing), real.sum()
+        return smoothed_cross_entropy(*real_rows(logits, batch["target"], real), smoothing), real.sum()
 
     return loss
 

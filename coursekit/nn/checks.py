@@ -6,13 +6,21 @@ import torch
 from torch import Tensor
 
 
+def may_ask(x: Tensor) -> bool:
+    """Whether a tensor may be asked for a number, such as how many entries of a mask are True.
+
+    On a GPU all that was computed before would be waited for, and a graph that is compiled or exported has none.
+    """
+    return x.device.type not in ("cuda", "meta") and not torch.compiler.is_compiling()
+
+
 def check_all(right: Tensor, sentence: str) -> None:
     """Refuse, with this sentence, tensors of which something is not as it must be: an entry of ``right`` is False.
 
     On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
     device gets there. A compiled or exported graph holds the check as well.
     """
-    if right.device.type in ("cuda", "meta") or torch.compiler.is_compiling():
+    if not may_ask(right):
         torch._assert_async(right.all(), sentence)
     elif not right.all():
         raise ValueError(sentence)

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from coursekit.data.pretraining import places_of
 from coursekit.models.bert import (
     Bert,
     BertConfig,
@@ -255,7 +254,7 @@ def test_the_loss_of_pretraining():
         "ids": ids,
         "mask": mask,
         "segments": segments,
-        "places": places_of(masked),
+        "masked": masked,
         "target": target,
         "label": label,
     }
@@ -415,7 +414,7 @@ def test_it_learns_texts_by_heart():
             target = self.texts[torch.randint(8, (32,), generator=self.generator)]
             masked = torch.rand(32, 8, generator=self.generator).argsort(dim=1) < 2
             ids, mask = target.masked_fill(masked, 0), torch.ones(32, 8).bool()
-            return {"ids": ids, "mask": mask, "places": places_of(masked), "target": target}
+            return {"ids": ids, "mask": mask, "masked": masked, "target": target}
 
     config = BertConfig(vocab_size=V, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=8, dropout=0.0)
     model = BertForPreTraining(Bert(config))
@@ -432,7 +431,7 @@ def test_training_in_half_precision_says_the_same():
         "ids": ids,
         "mask": mask,
         "segments": segments,
-        "places": places_of(masked),
+        "masked": masked,
         "target": ids,
         "label": ids[:, 0] % 2,
     }

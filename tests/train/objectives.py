@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from coursekit.data.pretraining import places_of
 from coursekit.models import bert, dino, forecaster, gpt, mae, nnlm, seq2seq, sit, transformer, vit
 from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.dlinear import DLinear, DLinearConfig
@@ -52,8 +53,8 @@ def series(**more: Tensor) -> dict[str, Tensor]:
 
 
 def masked() -> dict[str, Tensor]:
-    places = torch.tensor([[1, 2], [3, -1], [2, 5], [4, 1]])
-    return texts(places=places, target=ids(B, T), label=torch.arange(B) % 2)
+    masked = real() & (torch.rand(B, T) < 0.3)
+    return texts(masked=masked, places=places_of(masked), target=ids(B, T), label=torch.arange(B) % 2)
 
 
 def streams() -> tuple:
