@@ -33,8 +33,8 @@ def mask_tokens(samples: Batch, tokenizer: Tokenizer, generator: torch.Generator
         generator: what all draws are from.
 
     Returns:
-        ``samples`` with other ``ids``, and with ``target`` (N, T), the ids as they were, and ``masked`` (N, T), True at
-        the chosen ones.
+        ``samples`` with other ``ids``, and with ``target`` (N, T), the ids as they were, ``masked`` (N, T), True at
+        the chosen ones, and ``places`` (N, P), where these are, as ``places_of`` says it.
 
     Raises:
         ValueError: a text has nothing but special tokens, or the tokenizer lacks one.
@@ -52,7 +52,16 @@ def mask_tokens(samples: Batch, tokenizer: Tokenizer, generator: torch.Generator
     anything = torch.randint(len(tokenizer), ids.shape, generator=generator)
     seen = torch.where(masked & (fate < 0.8), hidden, ids)
     seen = torch.where(masked & (fate >= 0.8) & (fate < 0.9), anything, seen)
-    return {**samples, "ids": seen, "target": ids, "masked": masked}
+    return {**samples, "ids": seen, "target": ids, "masked": masked, "places": places_of(masked)}
+
+
+def places_of(masked: Tensor) -> Tensor:
+    """Where each row of ``masked`` (N, T) is True, in order: (N, P), P being the most of any row; the rest is -1.
+
+    With these a model can pick what it needs at once: how many are True, a GPU would have to be asked and waited for.
+    """
+    first = masked.int().argsort(dim=1, descending=True, stable=True)[:, : int(masked.sum(dim=1).max())]
+    return first.masked_fill(~masked.gather(1, first), -1)
 
 
 def special_ids(tokenizer: Tokenizer, *tokens: str) -> list[int]:

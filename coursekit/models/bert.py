@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, may_ask
+from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, count_real
 
@@ -123,8 +124,8 @@ class Bert(PretrainedBert):
         Raises:
             ValueError: a text has no real token, or more than ``max_length``.
         """
-        if mask is not None and not mask.any(dim=1).all():
-            raise ValueError("a text has no real token: every row of mask needs at least one True")
+        if mask is not None:
+            check_real(mask)
         x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
         x = self.positions(x, 0 if mask is None else count_real(mask))
         states = [self.dropout(self.norm(x))]
@@ -142,7 +143,7 @@ class Bert(PretrainedBert):
             raise ValueError("this Bert has no pooler: load one that was saved with it, or pool its states yourself")
         first = hidden[:, 0]
         if mask is not None:  # padding may stand before it
-            first = hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)]
+            first = hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.int().argmax(dim=1)]
         return torch.tanh(self.pooler(first))
 
     @torch.no_grad()
@@ -208,11 +209,17 @@ class BertForPreTraining(PretrainedBert):
 
         Args:
             ids, mask, segments: as in ``Bert.hidden_states``.
-            where: (B, T), True where words are to be guessed; the logits are (N, V) then, those of the other places
-                are never computed. Of 128 tokens 19 are masked, and V is by far the largest size there is.
+            where: the places where words are to be guessed, so that logits of others are never computed: of 128 tokens
+                19 are masked, and V is by far the largest size there is. Either (B, T), True at these, for logits
+                (N, V); or (B, P), their numbers, for logits (B, P, V), those of a number -1 of no meaning.
         """
         hidden = self.bert(ids, mask, segments)
-        return self.guess(hidden if where is None else hidden[where]), self.next_sentence(self.bert.pool(hidden, mask))
+        follows = self.next_sentence(self.bert.pool(hidden, mask))
+        if where is not None and where.dtype == torch.bool:
+            hidden = hidden[where]
+        elif where is not None:
+            hidden = hidden.gather(1, where.clamp(min=0)[..., None].expand(-1, -1, hidden.shape[-1]))  # (B, P, D)
+        return self.guess(hidden), follows
 
 
 def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -222,11 +229,17 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     A batch holds ``ids``, ``mask``, ``segments`` (B, T), ``masked`` (B, T), True where words are to be guessed,
     ``target`` (B, T), what stood there, and ``label`` (B,), 0 where B follows A. Without a ``label`` the masked words
     are all there is ("No NSP" in table 5). With ``accumulate``, the mean over pairs weighs each batch by its masked
-    words.
+    words. On a GPU it needs ``places`` (B, P) too: where ``masked`` is True, and then -1.
     """
-    masked = batch["masked"]
-    words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), masked)
-    loss, count = F.cross_entropy(words.float(), batch["target"][masked], reduction="sum"), masked.sum()
+    masked, target = batch["masked"], batch["target"]
+    if may_ask(masked):
+        where, target = masked, target[masked]
+    else:
+        where = batch["places"]
+        target = target.gather(1, where.clamp(min=0)).masked_fill(where < 0, -100)  # which cross_entropy leaves out
+    words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), where)  # (N, V) or (B, P, V), (B, 2)
+    loss = F.cross_entropy(words.float().flatten(0, -2), target.flatten(), reduction="sum")
+    count = masked.sum()
     if "label" in batch:
         loss = loss + count * F.cross_entropy(follows.float(), batch["label"])
     return loss, count
@@ -260,7 +273,7 @@ def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Ten
     """Cross-entropy of ``label`` (B,), summed (nats), and their number."""
     label = batch["label"]
     logits = model(batch["ids"], batch["mask"], batch.get("segments"))
-    return F.cross_entropy(logits.float(), label, reduction="sum"), torch.tensor(len(label), device=label.device)
+    return F.cross_entropy(logits.float(), label, reduction="sum"), label.new_full((), len(label))
 
 
 class BertForTokenClassification(PretrainedBert):
@@ -286,8 +299,9 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
     ``tagged`` is True at the first piece of each word and nowhere else (section 5.3).
     """
     tagged = batch["tagged"]
-    logits = model(batch["ids"], batch["mask"], batch.get("segments"))[tagged]  # (B, T, K) -> (tagged ones, K)
-    return F.cross_entropy(logits.float(), batch["tags"][tagged], reduction="sum"), tagged.sum()
+    logits = model(batch["ids"], batch["mask"], batch.get("segments"))  # (B, T, K)
+    rows, tags = real_rows(logits, batch["tags"], tagged)
+    return F.cross_entropy(rows.float(), tags, reduction="sum"), tagged.sum()
 
 
 class BertForQuestionAnswering(PretrainedBert):
@@ -316,7 +330,7 @@ def span_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tenso
     places = model(batch["ids"], batch["mask"], batch.get("segments"))
     right = batch["start"], batch["end"]
     loss = sum(F.cross_entropy(logits.float(), place, reduction="sum") for logits, place in zip(places, right))
-    return loss, torch.tensor(len(right[0]), device=loss.device)
+    return loss, right[0].new_full((), len(right[0]))
 
 
 def best_span(start: Tensor, end: Tensor, allowed: Tensor) -> Tensor:

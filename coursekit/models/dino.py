@@ -25,6 +25,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.precision import full_precision
 
 STD = 0.02  # of the head's weights at first; not in the paper, but in its program
 
@@ -131,7 +132,7 @@ class Network(nn.Module):
         vectors = [self.backbone(x.flatten(0, 1)).unflatten(0, x.shape[:2]) for x in views]  # (B, its number, D)
         x = torch.cat(vectors, dim=1)  # (B, V, D)
         # never in bfloat16: differences among logits of -1 to 1 are divided by temperatures of a few hundredths
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             return self.head(x.to(self.head.mlp[0].weight), frozen)
 
 
@@ -170,10 +171,11 @@ def pair_losses(student: Tensor, targets: Tensor, temperature: float) -> Tensor:
     Source: section 3.1, equation 3.
     """
     G, V = targets.shape[1], student.shape[1]
-    with torch.autocast(student.device.type, enabled=False):  # which would multiply in bfloat16
+    with full_precision(student.device):
         losses = -targets @ (student / temperature).log_softmax(dim=-1).mT  # (B, G, K) @ (B, K, V) -> (B, G, V)
-    other = ~torch.eye(G, V, dtype=torch.bool, device=losses.device)
-    return losses[:, other]
+    pair = torch.arange(G * (V - 1), device=losses.device)
+    g, v = pair // (V - 1), pair % (V - 1)
+    return losses[:, g, v + (v >= g)]  # without a view and itself
 
 
 class DINO(nn.Module):
@@ -197,7 +199,7 @@ class DINO(nn.Module):
         self.student = Network(config)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False)
         self.register_buffer("centre", torch.zeros(config.outputs))
-        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+        self.step = 0
         self.noted: list[Tensor] = []  # the teacher's logits since the last update, (B, G, K)
         self.train()
 
@@ -207,16 +209,24 @@ class DINO(nn.Module):
         self.teacher.eval()
         return self
 
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(
+            self.step
+        )  # on no device: a step is asked for its number, and a GPU would have to be waited for
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.step = int(state)
+
     @property
     def temperature(self) -> float:
         """tau_t at this step: from the first to the second linearly, within ``warmup`` steps."""
         first, second = self.config.teacher_temperature
-        return first + (second - first) * min(1.0, int(self.step) / max(1, self.config.warmup))
+        return first + (second - first) * min(1.0, self.step / max(1, self.config.warmup))
 
     @property
     def momentum(self) -> float:
         """How much of the teacher stays at this step: ``1 - (1 - momentum) (1 + cos(pi step / steps)) / 2``."""
-        done = min(1.0, int(self.step) / self.config.steps)
+        done = min(1.0, self.step / self.config.steps)
         return 1 - (1 - self.config.momentum) * 0.5 * (1 + math.cos(math.pi * done))
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -224,7 +234,7 @@ class DINO(nn.Module):
         views = [batch[name] for name in ("global", "local") if name in batch]
         with torch.no_grad():
             teacher = self.teacher(views[:1])
-        return self.student(views, frozen=int(self.step) < self.config.frozen), teacher
+        return self.student(views, frozen=self.step < self.config.frozen), teacher
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -280,4 +290,4 @@ def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     loss = pair_losses(student, targets, model.config.student_temperature).mean(dim=1).sum()
     if model.training:
         model.noted.append(teacher)
-    return loss, torch.tensor(len(student), device=loss.device)
+    return loss, loss.new_full((), len(student))

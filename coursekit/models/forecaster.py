@@ -218,15 +218,15 @@ def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     there = ~target.isnan()
     y = model(batch["history"])
     if getattr(model, "quantiles", ()):
-        losses = pinball_loss(y[there], target[there], model.quantiles)  # (n, Q)
+        losses = pinball_loss(y, target, model.quantiles).where(there[..., None], 0.0)  # (B, H, C, Q)
         return losses.sum(), there.sum() * losses.shape[-1]
-    return (y[there] - target[there]).square().sum(), there.sum()
+    return (y - target).where(there, 0.0).square().sum(), there.sum()
 
 
 def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """As ``forecast_loss`` with the absolute error, so that the model learns the median as MASE rewards it."""
     there = ~batch["target"].isnan()
-    return (model(batch["history"]) - batch["target"])[there].abs().sum(), there.sum()
+    return (model(batch["history"]) - batch["target"]).where(there, 0.0).abs().sum(), there.sum()
 
 
 def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -236,11 +236,11 @@ def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tu
     rows = torch.arange(1, target.shape[1] + 1, device=target.device)[None, :, None] * there
     read = torch.cat([last, target], dim=1).gather(1, rows.cummax(dim=1).values)
     y = model(batch["history"], read)
-    return (y[there] - target[there]).square().sum(), there.sum()
+    return (y - target).where(there, 0.0).square().sum(), there.sum()
 
 
 def class_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of ``labels`` (B,) given ``history`` (B, L, C), summed (nats), and how many there are."""
     labels = batch["labels"]
     loss = F.cross_entropy(model(batch["history"]).float(), labels, reduction="sum")
-    return loss, torch.tensor(len(labels), device=labels.device)
+    return loss, labels.new_full((), len(labels))

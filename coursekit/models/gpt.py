@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, count_real
 
@@ -150,11 +150,11 @@ class GPT(Pretrained):
         if length > most:
             raise ValueError(f"{length} positions: the model was built for max_length={most}")
         if mask is not None:
-            if (found := tuple(mask.shape)) != (wanted := (len(ids), length)):
+            if (found := tuple(mask.shape)) != (wanted := (ids.shape[0], length)):
                 held = f" with the {start} in the caches" if start else ""
                 raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
-            if start == 0 and not mask.any(dim=1).all():
-                raise ValueError("a text has no real token: every row of mask needs at least one True")
+            if start == 0:
+                check_real(mask)
         at = start if mask is None else count_real(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
         again = self.recompute and torch.is_grad_enabled()

@@ -109,4 +109,4 @@ def nnlm_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tenso
     """
     target = batch["target"]
     loss = F.cross_entropy(model(batch["context"]).float(), target, reduction="sum")
-    return loss, torch.tensor(len(target), device=target.device)
+    return loss, target.new_full((), len(target))

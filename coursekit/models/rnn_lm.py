@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents
 from coursekit.nn.checks import check_dropout, check_sizes, check_token
+from coursekit.nn.losses import real_rows
 
 State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -214,6 +215,7 @@ def carried_loss(streams: Streams) -> Callable[[nn.Module, dict[str, Tensor]], t
             state = tuple(s.to(real.device) * kept for s in state)
         logits, state = model(batch["ids"], state)
         streams.state = tuple(s.detach() for s in state)
-        return F.cross_entropy(logits[real].float(), batch["target"][real], reduction="sum"), real.sum()
+        rows, target = real_rows(logits, batch["target"], real)
+        return F.cross_entropy(rows.float(), target, reduction="sum"), real.sum()
 
     return loss

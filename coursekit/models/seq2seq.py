@@ -16,7 +16,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
-from coursekit.nn.checks import check_sizes, check_token
+from coursekit.nn.checks import check_real, check_sizes, check_token
+from coursekit.nn.losses import real_rows
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
 
 
@@ -280,8 +281,7 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Tensor, mask: Tensor) -> tuple[Memory | None, State, Tensor]:
         """Encode the source: memory, first decoder state, first ``h~``."""
-        if not mask.any(dim=1).all():
-            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
+        check_real(mask, "a source has no real symbol")
         states, first = self.encoder(source, mask)
         return self.decoder.start(states, mask, first)
 
@@ -296,4 +296,5 @@ def seq2seq_loss(model: Seq2Seq, batch: dict[str, Tensor]) -> tuple[Tensor, Tens
     """
     logits = model(batch["source"], batch["source_mask"], batch["target"])
     real = batch["target_mask"]
-    return F.cross_entropy(logits[real].float(), batch["target"][real], reduction="sum"), real.sum()
+    rows, target = real_rows(logits, batch["target"], real)
+    return F.cross_entropy(rows.float(), target, reduction="sum"), real.sum()

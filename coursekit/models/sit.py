@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from coursekit.models.vit import ViT, ViTConfig, unpatchify
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.precision import full_precision
 
 OBJECTIVES = ("reconstruction", "rotation", "contrastive")
 TURNS = 4
@@ -96,7 +97,7 @@ def contrastive_losses(vectors: Tensor, temperature: float) -> Tensor:
     if vectors.dim() != 3 or vectors.shape[1] != 2 or len(vectors) < 2:
         raise ValueError(f"vectors of shape {tuple(vectors.shape)}: must be (B, 2, d), of at least 2 images")
     z = vectors.flatten(0, 1)  # (2 B, d), the views of an image beside each other
-    with torch.autocast(z.device.type, enabled=False):  # which would multiply in bfloat16
+    with full_precision(z.device):
         similar = z @ z.T / temperature  # (2 B, 2 B)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     other = torch.arange(len(z), device=z.device) ^ 1  # 1, 0, 3, 2, …
@@ -206,7 +207,7 @@ class SiT(nn.Module):
             length 1.
         """
         found = self.read(images)
-        with torch.autocast(images.device.type, enabled=False):  # heads and losses are never in bfloat16
+        with full_precision(images.device):  # heads and losses
             found = {name: head(found[name].to(self.log_variances)) for name, head in self.heads.items()}
         if "reconstruction" in found:
             found["reconstruction"] = unpatchify(
@@ -260,4 +261,4 @@ def sit_loss(model: SiT, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """
     losses = torch.stack(list(model.losses(batch).values()))  # (objectives, B)
     count = losses.shape[1]
-    return weigh(losses.mean(dim=1), model.log_variances) * count, torch.tensor(count, device=losses.device)
+    return weigh(losses.mean(dim=1), model.log_variances) * count, losses.new_full((), count)

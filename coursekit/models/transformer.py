@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, count_real
 
@@ -132,8 +133,7 @@ class Transformer(nn.Module):
         Raises:
             ValueError: a source has no real symbol.
         """
-        if not mask.any(dim=1).all():
-            raise ValueError("a source has no real symbol: every row of mask needs at least one True")
+        check_real(mask, "a source has no real symbol")
         x = self.embed(source, count_real(mask))
         for block in self.encoder:
             x = block(x, mask=padding_mask(mask))
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
             target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
                 the start symbol.
         """
-        first = target.new_full((len(target), 1), self.config.bos_id)
+        first = target.new_full((target.shape[0], 1), self.config.bos_id)
         inputs = torch.cat([first, target[:, :-1]], dim=1)  # (B, T)
         return self.decode(inputs, self.encode(source, mask), mask)
 
@@ -181,14 +181,15 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.
 
     Args:
         logits: (N, V).
-        target: (N,).
+        target: (N,); -100 where there is nothing to predict, as in ``torch.nn.functional.cross_entropy``.
         smoothing: 0 for the plain cross-entropy, 0.1 in the paper.
 
     Source: Szegedy et al. (2015), arXiv 1512.00567, section 7; used in 1706.03762, section 5.4.
     """
     log_p = logits.float().log_softmax(dim=-1)
-    right = log_p.gather(1, target[:, None]).sum()  # sum of log p of the right symbols
-    return -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1).sum()
+    right = log_p.gather(1, target.clamp(min=0)[:, None])[:, 0]  # log p of the right symbols, (N,)
+    losses = -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1)
+    return losses.masked_fill(target == -100, 0.0).sum()
 
 
 def transformer_loss(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
@@ -200,7 +201,7 @@ def transformer_loss(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, T
     def loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         logits = model(batch["source"], batch["source_mask"], batch["target"])
         real = batch["target_mask"]
-        return smoothed_cross_entropy(logits[real], batch["target"][real], smoothing), real.sum()
+        return smoothed_cross_entropy(*real_rows(logits, batch["target"], real), smoothing), real.sum()
 
     return loss
 

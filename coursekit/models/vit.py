@@ -251,7 +251,7 @@ class ViT(Pretrained):
         """``z_0``, what the first block reads: the class token in front, positions added; (B, T, D)."""
         x = self.patches(images)
         if self.class_token is not None:
-            x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)  # (B, 1 + N, D)
+            x = torch.cat([self.class_token.expand(x.shape[0], 1, -1), x], dim=1)  # (B, 1 + N, D)
         return self.dropout(self.positions(x, self.grid(images)))
 
     def hidden_states(self, images: Tensor) -> list[Tensor]:
@@ -300,4 +300,4 @@ def vit_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     """
     labels = batch["labels"]
     loss = F.cross_entropy(model(batch["images"]).float(), labels, reduction="sum")
-    return loss, torch.tensor(len(labels), device=labels.device)
+    return loss, labels.new_full((), len(labels))

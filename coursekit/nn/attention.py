@@ -108,11 +108,12 @@ def attend(
     if mask is not None and mask.dtype != torch.bool:
         raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
     T, S = query.shape[-2], key.shape[-2]
+    if T == 1:
+        causal = False  # nothing is later than the last position
     explicit = need_weights or fused_is_slow(query, key)
-    if mask is None and not explicit and (not causal or T == S or T == 1):
-        fused = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal and T > 1)
-        return fused, None
-    if causal and T > 1:
+    if mask is None and not explicit and (not causal or T == S):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal), None
+    if causal:
         later = causal_mask(T, S, query.device)
         mask = later if mask is None else mask & later
     alive = None

@@ -1,6 +1,34 @@
-"""What the configurations of all models refuse: one sentence each, with the field, its value and what would do."""
+"""What configurations and models refuse: one sentence each, that says what was wrong and what would do."""
 
 from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def may_ask(x: Tensor) -> bool:
+    """Whether a tensor may be asked for a number, such as how many entries of a mask are True.
+
+    On a GPU all that was computed before would be waited for, and a graph that is compiled or exported has none.
+    """
+    return x.device.type not in ("cuda", "meta") and not torch.compiler.is_compiling()
+
+
+def check_all(right: Tensor, sentence: str) -> None:
+    """Refuse, with this sentence, tensors of which something is not as it must be: an entry of ``right`` is False.
+
+    On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
+    device gets there. A compiled or exported graph holds the check as well.
+    """
+    if not may_ask(right):
+        torch._assert_async(right.all(), sentence)
+    elif not right.all():
+        raise ValueError(sentence)
+
+
+def check_real(mask: Tensor, what: str = "a text has no real token") -> None:
+    """Refuse rows of padding alone; ``mask`` (B, T) is True where a token is real."""
+    check_all(mask.any(dim=1), f"{what}: every row of mask needs at least one True")
 
 
 def check_sizes(config: Any, *fields: str) -> None:

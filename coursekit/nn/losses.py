@@ -5,6 +5,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from coursekit.nn.checks import may_ask
+
+
+def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits (B, T, V) and targets (B, T) one below the other, (N, V) and (N,), as a cross-entropy reads them.
+
+    Where ``real`` (B, T) is False there is nothing to predict. On a CPU these rows are left out. Elsewhere nobody knows
+    how many there are without waiting for the device, so they stay, with the target -100, which no loss counts.
+    """
+    if may_ask(real):
+        return logits[real], target[real]
+    return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()
+
 
 def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:
     """How wrong each forecast quantile is: ``max(q (y - f), (q - 1) (y - f))`` with level q, value y, forecast f.
@@ -35,5 +48,5 @@ def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> T
             f"and {len(levels)} levels"
         )
     above = target.unsqueeze(-1) - forecast  # (..., Q)
-    q = torch.tensor(levels, dtype=above.dtype, device=above.device)
+    q = torch.stack([above.new_full((), level) for level in levels])  # a tensor of the CPU would have to be sent
     return torch.maximum(q * above, (q - 1) * above)

@@ -84,7 +84,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
     model = DINO(config(steps, later)).to(device())
     if begun is not None:
         model.load_state_dict(begun.state_dict())
-        model.step.zero_()
+        model.step = 0
     images, often = unlabelled.pictures(unlabelled.IMAGES), min(EVALUATE_EVERY, steps // 4)
     unseen = next(in_batches(images, 10**6, later))
 

@@ -187,9 +187,9 @@ class Training:
         self.history = History()
         self.best: float | None = None
         self.without_better, self.evaluated_at = 0, 0
-        # On cuda the sums stay there. Fetched after every step, they would make the processor wait for the GPU; as it
-        # need not, it draws the next batch while the GPU still computes.
-        sums_on = self.device if self.device.type == "cuda" else torch.device("cpu")
+        # The sums stay where the model is. Fetched after every step, they would make the processor wait for the GPU; as
+        # it need not, it draws the next batch while the GPU still computes. (Apple's GPUs know no float64.)
+        sums_on = torch.device("cpu") if self.device.type == "mps" else self.device
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=sums_on)
         self.count = torch.zeros((), dtype=torch.float64, device=sums_on)
         if self.folder is not None and (self.folder / "last.ckpt").exists():

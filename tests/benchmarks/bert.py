@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from coursekit.convert.bert import from_hugging_face
+from coursekit.data.pretraining import places_of
 from coursekit.models.bert import BertForPreTraining, pretraining_loss
 from coursekit.train import adamw
 from coursekit.train.device import autocast, has_fast_bf16
@@ -54,7 +55,7 @@ def both(shape: str, device: torch.device) -> tuple[BertForPreTraining, nn.Modul
         theirs,
         {
             **{"ids": ids, "mask": mask, "segments": segments},
-            **{"target": ids, "masked": masked, "label": label},
+            **{"target": ids, "masked": masked, "places": places_of(masked), "label": label},
         },
     )
 

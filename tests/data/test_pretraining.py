@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.data.pretraining import Redrawn, mask_tokens, sentence_pairs
+from coursekit.data.pretraining import Redrawn, mask_tokens, places_of, sentence_pairs
 from coursekit.text.tokenizer import Tokenizer
 from coursekit.text.wordpiece import SPECIAL_TOKENS, WordPiece
 
@@ -61,11 +61,22 @@ def test_only_what_may_be_guessed_is_touched(seed):
     samples = framed(lengths, 30, seed=seed) | {"label": torch.arange(6)}
     found = mask_tokens(samples, tokenizer(), generator)
     ids, mask = samples["ids"], samples["mask"]
-    assert set(found) == {"ids", "mask", "label", "target", "masked"}
+    assert set(found) == {"ids", "mask", "label", "target", "masked", "places"}
     assert torch.equal(found["target"], ids)
     assert torch.equal(found["mask"], mask)
     assert not found["masked"][(ids == CLS) | (ids == SEP) | ~mask].any()
     assert torch.equal(found["ids"][~found["masked"]], ids[~found["masked"]])
+
+
+@given(st.integers(0, 10_000))
+def test_places_are_where_the_mask_is_true(seed):
+    masked = torch.rand(5, 12, generator=seeded(seed)) < 0.3
+    masked[0] = masked[1] = False  # nothing in one row, more than elsewhere in another
+    masked[1, [0, 3, 4, 11]] = True
+    places = places_of(masked)
+    assert [[t for t in row if t >= 0] for row in places.tolist()] == [row.nonzero()[:, 0].tolist() for row in masked]
+    assert places.shape == (5, masked.sum(dim=1).max())
+    assert all(row == sorted(row, key=lambda t: t < 0) for row in places.tolist())
 
 
 def test_padding_is_never_masked_even_where_it_looks_like_a_word():

@@ -250,7 +250,14 @@ def test_the_loss_of_pretraining():
     masked = torch.zeros_like(mask)
     masked[0, 2:6] = masked[1, 0] = masked[2, 0] = True
     target, label = (ids + 1) % V, torch.tensor([0, 1, 1, 0])
-    data = {"ids": ids, "mask": mask, "segments": segments, "masked": masked, "target": target, "label": label}
+    data = {
+        "ids": ids,
+        "mask": mask,
+        "segments": segments,
+        "masked": masked,
+        "target": target,
+        "label": label,
+    }
     words, follows = model(ids, mask, segments)
     log_p = words.log_softmax(dim=-1)
     places = masked.nonzero().tolist()
@@ -420,7 +427,14 @@ def test_it_learns_texts_by_heart():
 def test_training_in_half_precision_says_the_same():
     model, (ids, mask, segments) = make(BertForPreTraining).float(), batch()
     masked = mask & (torch.arange(9) % 2 == 0)
-    data = {"ids": ids, "mask": mask, "segments": segments, "masked": masked, "target": ids, "label": ids[:, 0] % 2}
+    data = {
+        "ids": ids,
+        "mask": mask,
+        "segments": segments,
+        "masked": masked,
+        "target": ids,
+        "label": ids[:, 0] % 2,
+    }
     expected, _ = pretraining_loss(model, data)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, _ = pretraining_loss(model, data)

@@ -153,7 +153,7 @@ def test_one_forward_pass_for_each_size(n_local, passes):
 ])  # fmt: skip
 def test_schedules_at_their_ends_and_between(step, temperature, momentum):
     model = make(momentum=0.9)
-    model.step.fill_(step)
+    model.step = step
     assert model.temperature == pytest.approx(temperature, abs=1e-12)
     if momentum is not None:
         assert model.momentum == pytest.approx(momentum, abs=1e-12)
@@ -162,7 +162,7 @@ def test_schedules_at_their_ends_and_between(step, temperature, momentum):
 def test_without_warmup_the_teacher_is_as_warm_as_it_will_be():
     assert make(warmup=0).temperature == pytest.approx(0.04)
     model = make(warmup=0)
-    model.step.fill_(1)
+    model.step = 1
     assert model.temperature == pytest.approx(0.07)
 
 
@@ -238,7 +238,7 @@ def test_the_centre_follows_the_raw_logits_after_the_loss():
 
 def test_the_teacher_follows_the_student():
     model = make(momentum=0.75)
-    model.step.fill_(5)
+    model.step = 5
     m = model.momentum
     before = [p.clone() for p in model.teacher.parameters()]
     student = [p.detach().clone() for p in model.student.parameters()]

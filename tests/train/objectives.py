@@ -1,0 +1,147 @@
+"""Every objective of the course with a small model of each kind, and a batch for it."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from coursekit.data.pretraining import places_of
+from coursekit.models import bert, dino, forecaster, gpt, mae, nnlm, seq2seq, sit, transformer, vit
+from coursekit.models.cnn import CNN, CNNConfig
+from coursekit.models.dlinear import DLinear, DLinearConfig
+from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
+from coursekit.models.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
+
+B, T, V = 4, 10, 30
+VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
+PATCHES = forecaster.PatchTSTConfig(24, patch_size=8, stride=4, d_model=16, n_heads=2, d_ff=32, n_layers=2, dropout=0.1)
+GPT = gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, dropout=0.1)
+DINO = dino.DINOConfig(VIT(classes=0, drop_path=0.1, resize="dino"), 32, 16, outputs=20, steps=100, warmup=10, frozen=1)
+
+
+def body(pooler: bool = True) -> bert.Bert:
+    return bert.Bert(bert.BertConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, dropout=0.1), pooler)
+
+
+def ids(*shape: int) -> Tensor:
+    return torch.randint(3, V, shape)
+
+
+def real(length: int = T) -> Tensor:
+    """(B, T), True where a token is real: the texts are 4, 5, 6, ... tokens long."""
+    return torch.arange(length) < torch.arange(4, 4 + B)[:, None]
+
+
+def texts(**more: Tensor) -> dict[str, Tensor]:
+    return {"ids": ids(B, T), "mask": real(), "segments": torch.zeros(B, T, dtype=torch.long), **more}
+
+
+def pairs() -> dict[str, Tensor]:
+    return {"source": ids(B, T), "source_mask": real(), "target": ids(B, 8), "target_mask": real(8)}
+
+
+def images(side: int = 16, **more: Tensor) -> dict[str, Tensor]:
+    return {"images": torch.rand(B, 3, side, side), **more}
+
+
+def series(**more: Tensor) -> dict[str, Tensor]:
+    target = torch.rand(B, 6, 2)
+    target[0, 1] = torch.nan
+    return {"history": torch.rand(B, 24, 2), "target": target}
+
+
+def masked() -> dict[str, Tensor]:
+    masked = real() & (torch.rand(B, T) < 0.3)
+    return texts(masked=masked, places=places_of(masked), target=ids(B, T), label=torch.arange(B) % 2)
+
+
+def streams() -> tuple:
+    supply = Streams([ids(7 + n).tolist() for n in range(6)], B, length=5)
+    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), carried_loss(supply), lambda: next(supply)
+
+
+def two_views() -> dict[str, Tensor]:
+    views = torch.rand(B, 2, 3, 16, 16)
+    masks = torch.rand(B, 2, 16, 16) < 0.5
+    return {"views": views, "clean": views, "masks": masks, "rotations": torch.randint(4, (B, 2))}
+
+
+def crops() -> dict[str, Tensor]:
+    return {"global": torch.rand(B, 2, 3, 16, 16), "local": torch.rand(B, 3, 3, 8, 8)}
+
+
+LABELS = partial(torch.randint, 3, (B,))
+OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[str, Tensor]]]]] = {
+    "nnlm": lambda: (
+        nnlm.NNLM(nnlm.NNLMConfig(V, n=4, embed_size=8, hidden_size=16)),
+        nnlm.nnlm_loss,
+        lambda: {"context": ids(B, 3), "target": ids(B)},
+    ),
+    "rnn_lm": streams,
+    **{
+        f"seq2seq-{score}": partial(
+            lambda score: (
+                seq2seq.Seq2Seq(seq2seq.Seq2SeqConfig(V, bos_id=1, score=score, input_feeding=score == "general")),
+                seq2seq.seq2seq_loss,
+                pairs,
+            ),
+            score,
+        )
+        for score in (None, "dot", "general", "concat", "additive")
+    },
+    "transformer": lambda: (
+        transformer.Transformer(transformer.TransformerConfig(V, 16, 2, 32, 2, max_length=T)),
+        transformer.transformer_loss(),
+        pairs,
+    ),
+    "gpt": lambda: (gpt.GPT(GPT), gpt.gpt_loss, lambda: {"ids": ids(B, T + 1)}),
+    "gpt-padded": lambda: (gpt.GPT(GPT), gpt.gpt_loss, lambda: texts(loss_mask=ids(B, T) > 9)),
+    "gpt-1": lambda: (
+        gpt.GPT(gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, norm_first=False)),
+        gpt.gpt_loss,
+        texts,
+    ),
+    "induction": lambda: (
+        AttentionOnly(AttentionOnlyConfig(V, 16, 2, 2, max_length=T)),
+        gpt.gpt_loss,
+        lambda: {"ids": ids(B, T)},
+    ),
+    "bert-pretraining": lambda: (bert.BertForPreTraining(body()), bert.pretraining_loss, masked),
+    "bert-classification": lambda: (
+        bert.BertForSequenceClassification(body(), "abc"),
+        bert.classification_loss,
+        lambda: texts(label=LABELS()),
+    ),
+    "bert-tagging": lambda: (
+        bert.BertForTokenClassification(body(False), "abc"),
+        bert.tagging_loss,
+        lambda: texts(tags=torch.randint(3, (B, T)), tagged=real() & (torch.arange(T) > 0)),
+    ),
+    "bert-span": lambda: (
+        bert.BertForQuestionAnswering(body(False)),
+        bert.span_loss,
+        lambda: texts(start=torch.ones(B, dtype=torch.long), end=torch.full((B,), 2)),
+    ),
+    "vit": lambda: (vit.ViT(VIT(classes=3)), vit.vit_loss, lambda: images(labels=LABELS())),
+    "cnn": lambda: (CNN(CNNConfig(classes=3)), vit.vit_loss, lambda: images(labels=LABELS())),
+    "sit": lambda: (sit.SiT(sit.SiTConfig(VIT(classes=0, pooling="mean"), d_contrast=8)), sit.sit_loss, two_views),
+    "mae": lambda: (
+        mae.MAE(mae.MAEConfig(VIT(classes=0), d_decoder=8, decoder_heads=2, decoder_layers=1)),
+        mae.mae_loss,
+        lambda: images(order=torch.rand(B, 16).argsort(dim=1)),
+    ),
+    "dino": lambda: (dino.DINO(DINO), dino.dino_loss, crops),
+    "patchtst": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.forecast_loss, series),
+    "quantiles": lambda: (forecaster.PatchForecaster(PATCHES, 6, (0.1, 0.5, 0.9)), forecaster.forecast_loss, series),
+    "absolute": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.absolute_loss, series),
+    "encoder-decoder": lambda: (forecaster.EncoderDecoderForecaster(PATCHES, 6), forecaster.guided_loss, series),
+    "series-classifier": lambda: (
+        forecaster.SeriesClassifier(PATCHES, 2, 3),
+        forecaster.class_loss,
+        lambda: {"history": torch.rand(B, 24, 2), "labels": LABELS()},
+    ),
+    "dlinear": lambda: (DLinear(DLinearConfig(24, 6)), forecaster.forecast_loss, series),
+    "lstm": lambda: (LSTMForecaster(LSTMForecasterConfig(24, 6, 2)), forecaster.forecast_loss, series),
+}
