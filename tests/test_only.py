@@ -28,6 +28,7 @@ def test_every_lecture_touches_something_of_its_own(stem):
     assert len(files_of(stem) - FOR_ALL) >= 5
 
 
+@pytest.mark.slow
 def test_cases_of_other_lectures_are_left_out_and_an_unknown_lecture_is_refused():
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "tests.only", "--collect-only", "-q"]
     told = subprocess.run(

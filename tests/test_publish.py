@@ -53,6 +53,7 @@ def written(state: dict[str, bytes], name: str, tmp_path: Path) -> dict[str, str
     return {cell.id: cell.source for cell in nbformat.read(tmp_path / "x.ipynb", as_version=4).cells}
 
 
+@pytest.mark.slow
 def test_every_place_names_the_repository(states, tmp_path):
     _, before, after, again, other = states
     assert after == again
@@ -166,6 +167,7 @@ def no_repository(root: Path) -> None:
     (root / "pyproject.toml").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

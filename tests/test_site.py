@@ -210,6 +210,7 @@ def grave(page) -> list[tuple[str, str]]:
     return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_for_everyone(name, open_page):

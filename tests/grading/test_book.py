@@ -20,7 +20,7 @@ from coursekit.grading.book import as_plain_text
 from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, cell_of, only
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.slow]
 
 EVIL = f"""Neighbours swap, for $a<b$. {"A long line. " * 40}<script>document.title = 'owned'</script>
 <img src="x" onerror="document.title = 'owned'"> <a href="javascript:document.title='owned'">click</a>

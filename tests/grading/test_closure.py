@@ -15,6 +15,7 @@ from coursekit.lectures import home
 CHECKS = "coursekit.grading.checks."
 
 
+@pytest.mark.slow
 def test_every_checks_closure_holds_what_it_imports_and_the_marking_but_no_other_exercises_checks():
     every = {CHECKS + path.stem[3:] for path in masters(home())}
     for name in every:

@@ -410,6 +410,7 @@ def read(folder, roster, home):
     return collected.found, collected.doubts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("with_roster", [True, False])
 def test_what_one_hands_in_changes_nothing_for_others(layout, with_roster, tmp_path_factory, small_home):

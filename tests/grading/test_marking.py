@@ -32,6 +32,8 @@ from coursekit.lectures import home
 from tests.grading.answers import models
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
 
+pytestmark = pytest.mark.slow  # most of them mark classes in the sandbox
+
 
 def job(**answers):
     private, unsafe = answers.pop("private", None), answers.pop("unsafe", False)

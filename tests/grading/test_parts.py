@@ -140,6 +140,7 @@ def test_a_common_mistake_must_explain_every_call_and_be_the_only_one_that_does(
     assert found(([True, False], [False, True])) is None, "two entries may be so by chance"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
 def test_of_a_right_answer_and_of_noise_no_common_mistake_is_told(name):
     part, generator = PARTS[name], np.random.default_rng(1)

@@ -24,6 +24,7 @@ def master(request):
     return request.param
 
 
+@pytest.mark.slow
 def test_what_is_committed_is_what_release_makes(tmp_path):
     made = {path.name: path.read_bytes() for path in release(home(), tmp_path / "first")}
     again = {path.name: path.read_bytes() for path in release(home(), tmp_path / "second")}
@@ -270,6 +271,7 @@ def everything(kit):
     return found
 
 
+@pytest.mark.slow
 def test_students_get_lectures_exercises_and_the_package(kit):
     names = set(everything(kit))
     name = SEQ2SEQ.stem
@@ -285,6 +287,7 @@ def test_students_get_lectures_exercises_and_the_package(kit):
     assert f"{wheel}/coursekit/viz/js/alignment.js" in names
 
 
+@pytest.mark.slow
 def test_students_get_nothing_secret(kit):
     files = everything(kit)
     assert not [name for name in files if "solutions" in name or "/tests/" in name or "answers" in name]

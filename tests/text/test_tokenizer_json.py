@@ -39,6 +39,7 @@ def plain(char):
     return same_in_gpt2(char) and same_in_bert(char)
 
 
+@pytest.mark.slow
 def test_the_librarys_and_transformers_open_ours(saved):
     ours, folder = saved
     theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -119,6 +120,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_ours_opens_the_librarys(kind, tmp_path):
     theirs = theirs_of_kind(kind, tmp_path)

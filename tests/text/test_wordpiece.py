@@ -26,6 +26,7 @@ def test_each_character_of_unicode_3_2_is_taken_as_in_the_library():
     assert set(differ) <= set("\u166d\u1734\u1885\u1886")
 
 
+@pytest.mark.slow
 @settings(max_examples=3000)
 @given(texts(same_in_bert), st.booleans())
 def test_the_normal_form_is_the_librarys(text, lowercase):

@@ -560,6 +560,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     harmless(page, "img, .ck script")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)

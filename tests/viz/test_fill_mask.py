@@ -402,6 +402,7 @@ def test_right_to_left_tokens_keep_to_themselves(browser, scripts):
         assert word < number
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)

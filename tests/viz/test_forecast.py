@@ -489,6 +489,7 @@ def test_one_cut_one_value_and_a_series_that_does_not_change(browser):
         assert page.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):

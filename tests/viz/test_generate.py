@@ -307,6 +307,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["random", "others", "ties"])
 def test_the_page_follows_the_rules_of_decode(browser, name):
@@ -516,6 +517,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     harmless(page, "img, .ck strong b")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["many", "rough", "hebrew"])

@@ -64,6 +64,7 @@ def ready(page):
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["small", "large"])
 @pytest.mark.parametrize("name", NAMES)

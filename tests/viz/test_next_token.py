@@ -464,6 +464,7 @@ def test_a_line_feed_starts_a_new_line_and_the_end_is_in_sight(browser):
     assert end["y"] + end["height"] <= frame["y"] + frame["height"]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", WIDGETS)

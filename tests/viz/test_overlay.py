@@ -150,6 +150,7 @@ def set_to(page, name: str, value: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("mass", [1, 10, 37, 60, 90, 100])
 def test_jaccards_and_kept_patches_are_the_packages(browser, mass):
@@ -245,6 +246,7 @@ def test_keyboard_alone_is_enough(browser):
     keeps_its_keys(page, page.locator(".heads button").first, ["ArrowDown", "End"])
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):

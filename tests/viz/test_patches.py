@@ -166,6 +166,7 @@ def test_keyboard_alone_is_enough(browser):
     keeps_its_keys(page, page.locator(".picture"), ["ArrowDown", "Enter"])
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):

@@ -75,6 +75,7 @@ def test_numbers_keys_and_pointer(browser):
     assert page.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):

@@ -150,6 +150,7 @@ def test_keyboard_alone_is_enough(browser):
     assert page.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):

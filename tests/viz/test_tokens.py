@@ -334,6 +334,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("widget", [TWO, NONE, LONG], ids=["several", "none", "long"])

@@ -96,6 +96,7 @@ def test_clicking_a_row_shows_it(browser):
     assert status(page).startswith("Step 3 of 3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "widget",

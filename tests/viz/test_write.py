@@ -466,6 +466,7 @@ def test_text_is_text_and_nothing_is_fetched(browser):
     harmless(page, "img, .ck strong b")
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["grown", "rough", "hebrew"])
