@@ -70,6 +70,16 @@ def test_imports_point_down(path):
         assert not {name for name in names if name.split(".")[0] == "torch"}
 
 
+def test_the_page_for_readers_says_who_may_import_whom():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    told = {
+        room: {room, *re.findall(r"`(\w+)`", others)}
+        for rooms, others in re.findall(r"^\| (`.+?`) \| (.+) \|$", page, re.MULTILINE)
+        for room in re.findall(r"`(\w+)`", rooms)
+    }
+    assert told == {room: rooms | MAY_IMPORT_LATE.get(room, set()) for room, rooms in MAY_IMPORT.items()}
+
+
 @pytest.mark.parametrize("module", BENEATH)
 def test_what_is_beneath_the_rooms_needs_only_the_standard_library(module):
     assert {name.split(".")[0] for name in imported(PACKAGE / f"{module}.py")} <= sys.stdlib_module_names
