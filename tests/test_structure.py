@@ -35,6 +35,14 @@ MAY_IMPORT = {
 MAY_IMPORT_LATE = {"models": {"convert"}}
 BENEATH = {"files"}  # modules beside the rooms that every room may import
 WITHOUT_TORCH = {"viz", "text"}
+MIRRORED = ("nn", "models", "decode", "train")  # rooms in which tests/ROOM/test_FILE.py tests FILE.py, but for these:
+TESTED_IN = {
+    "decode/beams": "decode/test_translate",
+    "models/pretrained": "convert/test_folders",
+    "train/bar": "train/test_loop",
+    "train/device": "train/test_loop",
+    "train/ema": "train/test_loop",
+}
 
 
 def imported(path: Path, late: bool = True) -> set[str]:
@@ -70,6 +78,16 @@ def test_imports_point_down(path):
         assert not {name for name in names if name.split(".")[0] == "torch"}
 
 
+def test_the_page_for_readers_says_who_may_import_whom():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    told = {
+        room: {room, *re.findall(r"`(\w+)`", others)}
+        for rooms, others in re.findall(r"^\| (`.+?`) \| (.+) \|$", page, re.MULTILINE)
+        for room in re.findall(r"`(\w+)`", rooms)
+    }
+    assert told == {room: rooms | MAY_IMPORT_LATE.get(room, set()) for room, rooms in MAY_IMPORT.items()}
+
+
 @pytest.mark.parametrize("module", BENEATH)
 def test_what_is_beneath_the_rooms_needs_only_the_standard_library(module):
     assert {name.split(".")[0] for name in imported(PACKAGE / f"{module}.py")} <= sys.stdlib_module_names
@@ -84,9 +102,16 @@ def test_importing_is_light_and_silent(module):
 
 
 def test_tests_mirror_the_package():
-    """Every room with code has a folder of tests of the same name."""
+    """Every room with code has a folder of tests of the same name; in four of them every file has its own test."""
     rooms = {p.relative_to(PACKAGE).parts[0] for p in room_files()}
     assert not {room for room in rooms if not list((ROOT / "tests" / room).glob("test_*.py"))}
+    untested = set()
+    for room in MIRRORED:
+        modules = {path.stem for path in (PACKAGE / room).glob("[!_]*.py")}
+        tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / room).glob("test_*.py")}
+        untested |= {f"{room}/{module}" for module in modules - tests}
+    assert untested == set(TESTED_IN), "write a test that bears the file's name, or say in TESTED_IN which one tests it"
+    assert all((ROOT / "tests" / f"{test}.py").exists() for test in TESTED_IN.values())
 
 
 def test_no_pickle_and_no_remote_code():

@@ -1,12 +1,42 @@
-"""Endless mini-batches that know where they are, so that training can be resumed at any step."""
+"""What a batch is, and endless mini-batches that know where they are, so that training can be resumed at any step.
 
-from collections.abc import Callable
+A batch is a dictionary of tensors with the samples on the first axis, B of them. Each loss says in its docstring what
+it reads. Names that several models share mean this::
+
+    ids                         (B, T)                   int64    tokens, padded to one length
+    mask                        (B, T)                   bool     True where a token is real
+    segments                    (B, T)                   int64    BERT: 0 in the first text, 1 in the second
+    masked                      (B, T)                   bool     BERT: True where a token is to be guessed
+    loss_mask                   (B, T)                   bool     GPT: True where a token is to be learned
+    target                      (B, T)                   int64    what is to be predicted at each place
+    source, target              (B, S), (B, T)           int64    the two sides of a translation
+    source_mask, target_mask    (B, S), (B, T)           bool     True where they are real
+    images                      (B, C, height, width)    float32  scaled as the model reads them
+    labels (of texts: label)    (B,)                     int64    classes
+    history, target             (B, L, C), (B, H, C)     float32  time series; NaN in the target where nothing is known
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 Batch = dict[str, Tensor]
+
+
+def pad(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Rows of unequal length as ids (B, T), padded at the end, and which of them are real, (B, T)."""
+    length = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows])
+    return ids, torch.arange(length) < torch.tensor([[len(row)] for row in rows])
+
+
+def check_same(state: dict[str, Any], own: dict[str, Any], *names: str) -> None:
+    """Refuse a ``state`` that was saved of other data than these, which differ in one of the settings ``names``."""
+    for name in names:
+        if state[name] != own[name]:
+            raise ValueError(f"the state is of data with {name}={state[name]}, these have {own[name]}")
 
 
 class Shuffled:
@@ -47,10 +77,7 @@ class Shuffled:
         return {"drawn": self.drawn, "size": self.size, "batch_size": self.batch_size, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        differs = [name for name in ("size", "batch_size", "seed") if state[name] != getattr(self, name)]
-        if differs:
-            name = differs[0]
-            raise ValueError(f"the state is of data with {name}={state[name]}, these have {getattr(self, name)}")
+        check_same(state, vars(self), "size", "batch_size", "seed")
         self.drawn = state["drawn"]
 
 

@@ -9,8 +9,7 @@ from random import Random
 
 import torch
 
-from coursekit.data.batches import Batch
-from coursekit.data.translation import pad
+from coursekit.data.batches import Batch, pad
 from coursekit.data.world import Sentence, question, questions, sentences
 from coursekit.data.world.lexicon import CITIES, DAYS, NOUNS, PEOPLE
 from coursekit.text.wordpiece import CLS, PAD, SEP, WordPiece

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coursekit.data.batches import Batch
-from coursekit.data.translation import pad
+from coursekit.data.batches import Batch, check_same, pad
 from coursekit.text.tokenizer import Tokenizer
 from coursekit.text.wordpiece import CLS, MASK, PAD, SEP
 
@@ -192,9 +191,7 @@ class Redrawn:
         return {"number": self.number, "place": self.place, **settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in ("batch_size", "seed"):
-            if state[name] != getattr(self, name):
-                raise ValueError(f"the state is of data with {name}={state[name]}, these have {getattr(self, name)}")
+        check_same(state, vars(self), "batch_size", "seed")
         before = self.number
         self.number = state["number"]
         if len(self.samples()[1]) != state["size"]:

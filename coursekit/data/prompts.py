@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from coursekit.data.batches import Batch
-from coursekit.data.translation import pad
+from coursekit.data.batches import Batch, pad
 from coursekit.data.world import as_text, question, questions, sentences, stories
 from coursekit.text.bpe import BPE, END
 

@@ -5,9 +5,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from coursekit.data.batches import Batch
+from coursekit.data.batches import Batch, check_same, pad
 from coursekit.data.world import Sentence, sentences
 from coursekit.text.vocab import Vocab
 
@@ -17,13 +16,6 @@ def world_vocab(seed: int = 0) -> Vocab:
     """All words of the world, English and French, in alphabetical order."""
     found = sentences(20_000, "train", seed)
     return Vocab(sorted({word for s in found for word in s.en + s.fr}))
-
-
-def pad(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
-    """Rows of unequal length as ids (B, T), padded at the end, and which of them are real, (B, T)."""
-    length = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows])
-    return ids, torch.arange(length) < torch.tensor([[len(row)] for row in rows])
 
 
 def to_ids(found: Sequence[Sentence], vocab: Vocab) -> list[tuple[list[int], list[int]]]:
@@ -92,9 +84,5 @@ class Bucketed:
         return {"number": self.number, "place": self.place, **settings}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        own = self.state_dict()
-        differs = [name for name in ("size", "max_tokens", "seed") if state[name] != own[name]]
-        if differs:
-            name = differs[0]
-            raise ValueError(f"the state is of data with {name}={state[name]}, these have {own[name]}")
+        check_same(state, self.state_dict(), "size", "max_tokens", "seed")
         self.number, self.place = state["number"], state["place"]

@@ -230,7 +230,7 @@ def student_kit(home: Path, out: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         kit = Path(folder) / out.name
         release(home, kit / "exercises")
-        ignored = shutil.ignore_patterns(".*", "__pycache__", "build")  # checkpoints() are in build
+        ignored = shutil.ignore_patterns(".*", "__pycache__", "build")  # runs_folder() is build
         shutil.copytree(home / "notebooks", kit / "notebooks", ignore=ignored)
         wheel = build_wheel(home, kit)
         shutil.copy(home / "constraints.txt", kit)

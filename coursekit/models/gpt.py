@@ -1,7 +1,7 @@
 """GPT, GPT-2 and GPT-3: language models that are a Transformer's decoder and nothing else.
 
 Read it top to bottom: the configuration with the published sizes, the model, its objective. The blocks themselves
-stand in ``coursekit/nn/blocks.py``; how to choose the next token from the logits, in ``coursekit/decode``.
+stand in ``coursekit/nn/blocks.py``; how to choose the next token from the logits, in ``coursekit/nn/sampling.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
 

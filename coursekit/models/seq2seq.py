@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from coursekit.nn.cells import State, rnn_step
 from coursekit.nn.checks import check_real, check_sizes, check_token
 from coursekit.nn.losses import real_rows
+from coursekit.nn.sampling import next_token
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
 
 
@@ -271,12 +272,7 @@ class Seq2Seq(nn.Module):
         symbols = [self.first_symbol(source)]
         for _ in range(steps):
             state, h_tilde = self.decoder.step(symbols[-1], memory, state, h_tilde)
-            logits = self.to_logits(h_tilde)  # (B, V)
-            if temperature == 0:
-                symbols.append(logits.argmax(dim=-1))
-            else:
-                p = (logits.float() / temperature).softmax(dim=-1)
-                symbols.append(p.multinomial(1, generator=generator)[:, 0])
+            symbols.append(next_token(self.to_logits(h_tilde), temperature, generator=generator))  # (B,)
         return torch.stack(symbols[1:], dim=1)
 
     def start(self, source: Tensor, mask: Tensor) -> tuple[Memory | None, State, Tensor]:

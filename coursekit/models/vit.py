@@ -180,10 +180,9 @@ class ViT(Pretrained):
         self.dropout = nn.Dropout(c.dropout)
         # exact GELU, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
         options = {"norm_first": True, "activation": "gelu", "eps": c.eps, "dropout": c.dropout}
+        options |= {"attention_dropout": 0.0}  # appendix B.1
         rise = [c.drop_path * i / max(1, c.n_layers - 1) for i in range(c.n_layers)]
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options, drop_path=p) for p in rise)
-        for block in self.blocks:
-            block.attention.dropout = 0.0
         self.norm = nn.LayerNorm(c.d_model, eps=c.eps)
         R = c.representation_size
         self.representation = nn.Linear(c.d_model, R) if R else None

@@ -101,12 +101,11 @@ def attend(
         The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
 
     Raises:
-        ValueError: the mask is not boolean.
+        ValueError: the mask is not boolean, or the shapes do not fit.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1.
     """
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
+    check_shapes(query, key, value, mask)
     T, S = query.shape[-2], key.shape[-2]
     if T == 1:
         causal = False  # nothing is later than the last position
@@ -132,14 +131,34 @@ def attend(
     return attended * alive, None
 
 
+def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Refuse what ``attend`` cannot take; only shapes are read, so no GPU has to be waited for."""
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"queries of size {query.shape[-1]}, keys of size {key.shape[-1]}: must have one size")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"{key.shape[-2]} keys, {value.shape[-2]} values: each key needs its value")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
+    whole = (*query.shape[:-1], key.shape[-2])  # (B, H, T, S)
+    fits = [m == 1 or m == n for m, n in zip(reversed(mask.shape), reversed(whole))]
+    if mask.dim() > len(whole) or not all(fits):
+        raise ValueError(
+            f"mask of shape {tuple(mask.shape)}: must be broadcastable to the scores, (B, H, T, S) = {whole}; "
+            "padding_mask makes such a mask of (B, S)"
+        )
+
+
 def fused_is_slow(query: Tensor, key: Tensor) -> bool:
     """Whether the formula takes less time: gradients in bfloat16 on a CPU, where the kernel is up to 7 times slower.
 
     Beyond 256 positions it is faster, and needs less memory.
     """
     learns = torch.is_grad_enabled() and query.requires_grad
-    short = query.shape[-2] * key.shape[-2] <= 256**2
-    return learns and short and query.device.type == "cpu" and query.dtype == torch.bfloat16
+    if not (learns and query.device.type == "cpu" and query.dtype == torch.bfloat16):
+        return False
+    return query.shape[-2] * key.shape[-2] <= 256**2  # last, so that an export for all lengths has no such bound
 
 
 class Cache:
@@ -209,7 +228,7 @@ class MultiHeadAttention(Attention):
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
-        self.n_heads, self.dropout = n_heads, dropout
+        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         queries, values = (n_heads * (d_model // n_heads if size is None else size) for size in (d_key, d_value))
         self.sizes = [queries, queries, values]  # of all heads together; keys are as long as queries
         self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias)
@@ -238,7 +257,13 @@ class MultiHeadAttention(Attention):
 
         Returns:
             (B, T, D).
+
+        Raises:
+            ValueError: ``x`` or ``memory`` is not D wide; or see ``attend``.
         """
+        for name, given in (("x", x), ("memory", memory)):
+            if given is not None and given.shape[-1] != self.d_model:
+                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be d_model={self.d_model} wide")
         if memory is None:
             query, key, value = map(self.split, self.qkv(x).split(self.sizes, dim=-1))
             if cache is not None:

@@ -84,8 +84,9 @@ class Block(nn.Module):
         norm_first: pre-norm (True) or post-norm (False).
         activation: a name in ``ACTIVATIONS``.
         eps: of the layer norms.
-        dropout: of the attention weights and both branches, in training.
-        ff_dropout: of the hidden units of the feed-forward network; None for that of the others.
+        dropout: of both branches, in training.
+        attention_dropout: of the attention weights; None for ``dropout``.
+        ff_dropout: of the hidden units of the feed-forward network; None for ``dropout``.
         drop_path: probability to leave out a branch of a sample, in training.
         bias: of the linear layers and norms.
         d_key, d_value: sizes in each head, as in ``MultiHeadAttention``.
@@ -103,6 +104,7 @@ class Block(nn.Module):
         activation: str = "relu",
         eps: float = 1e-5,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
         ff_dropout: float | None = None,
         drop_path: float = 0.0,
         bias: bool = True,
@@ -111,9 +113,9 @@ class Block(nn.Module):
     ):
         super().__init__()
         residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
-        self.attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
+        weights, hidden = (dropout if p is None else p for p in (attention_dropout, ff_dropout))
+        self.attention = MultiHeadAttention(d_model, n_heads, bias, weights, d_key, d_value)
         self.attention_residual = residual()
-        hidden = dropout if ff_dropout is None else ff_dropout
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden)
         self.feed_forward_residual = residual()
 
@@ -128,7 +130,7 @@ class Block(nn.Module):
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the encoder's output, the feed-forward network.
 
-    Args: as for ``Block``; ``dropout`` is that of the hidden units, too.
+    Args: as for ``Block``; ``dropout`` is that of the attention weights and of the hidden units, too.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """

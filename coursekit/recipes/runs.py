@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coursekit.train import device, distributed
-from coursekit.train.checkpoint import checkpoints, save_json
+from coursekit.train.checkpoint import runs_folder, save_json
 
 
 class Chosen(NamedTuple):
@@ -67,7 +67,7 @@ def read_command(
     if distributed.world() > 1 and variant in (alone or {}):
         words = f"{variant} is trained by one process, so start it without torchrun: {alone[variant]}"
         raise SystemExit(words if distributed.rank() == 0 else 1)
-    folder = (chosen.state or checkpoints() / "recipes") / named(variant)
+    folder = (chosen.state or runs_folder() / "recipes") / named(variant)
     if chosen.fresh:
         with distributed.in_turn(device()):
             if distributed.rank() == 0 and folder.exists():

@@ -1,6 +1,6 @@
 """Training: the device, the loop, schedules, averages, checkpoints. It knows no model."""
 
-from coursekit.train.checkpoint import CheckpointError, checkpoints, load_weights, save_weights
+from coursekit.train.checkpoint import CheckpointError, load_weights, runs_folder, save_weights
 from coursekit.train.device import device, seed
 from coursekit.train.ema import EMA
 from coursekit.train.loop import Training, adamw, constant, warmup_cosine, warmup_linear
@@ -10,10 +10,10 @@ __all__ = [
     "CheckpointError",
     "Training",
     "adamw",
-    "checkpoints",
     "constant",
     "device",
     "load_weights",
+    "runs_folder",
     "save_weights",
     "seed",
     "warmup_cosine",

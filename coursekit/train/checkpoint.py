@@ -21,10 +21,10 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message says which file, why, and what to do."""
 
 
-def checkpoints() -> Path:
+def runs_folder() -> Path:
     """The folder for runs that shall survive: in Google Drive where it is mounted, else ``build``; says so in a line.
 
-    A runtime of Colab that ends takes its disk with it, but not the Drive. ``Training(..., folder=checkpoints() /
+    A runtime of Colab that ends takes its disk with it, but not the Drive. ``Training(..., folder=runs_folder() /
     "mine")`` saves there, and in the next runtime the same line goes on from it.
     """
     if DRIVE.is_dir():

@@ -37,7 +37,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from coursekit.train.checkpoint import save_state
 from coursekit.train.device import DistributedError, autocast, seed
-from coursekit.train.loop import Batch, Data, History, Record, Training
+from coursekit.train.loop import Data, History, Record, Training
 
 TIMEOUT_S = 1800.0  # the others wait for as long as the first evaluates
 LOST = "the same command goes on from the last checkpoint"
@@ -107,7 +107,7 @@ def noticing_losses() -> Iterator[None]:
         ) from None
 
 
-def share(batch: Batch) -> Batch:
+def share(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Of the rows of a batch those of this process: number ``rank``, ``rank + world``, …
 
     Raises:
@@ -123,15 +123,17 @@ def share(batch: Batch) -> Batch:
 class Objective(nn.Module):
     """A loss as a module, so that the loss may use more of its model than ``forward``: see ``together``."""
 
-    def __init__(self, model: nn.Module, loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]]):
+    def __init__(self, model: nn.Module, loss_fn: Callable[[Any, dict[str, Tensor]], tuple[Tensor, Tensor]]):
         super().__init__()
         self.model, self.loss_fn = model, loss_fn
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         return self.loss_fn(self.model, batch)
 
 
-def together(model: nn.Module, loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]]) -> DistributedDataParallel:
+def together(
+    model: nn.Module, loss_fn: Callable[[Any, dict[str, Tensor]], tuple[Tensor, Tensor]]
+) -> DistributedDataParallel:
     """``batch -> loss_fn(model, batch)``, whose gradients are the means over the processes after ``backward``.
 
     All begin with the weights of the first.
@@ -266,7 +268,7 @@ class DataParallelTraining(Training):
     def update(self) -> Tensor:
         return super().update()
 
-    def backward(self, batch: Batch, last: bool) -> tuple[Tensor, Tensor]:
+    def backward(self, batch: dict[str, Tensor], last: bool) -> tuple[Tensor, Tensor]:
         batch = self.moved(share(batch))
         # gradients are added up over the processes with the last batch, for all batches of the update
         with contextlib.nullcontext() if last else self.objective.no_sync():

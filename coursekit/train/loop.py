@@ -21,7 +21,6 @@ from coursekit.train.checkpoint import CheckpointError, load_state, save_json, s
 from coursekit.train.device import autocast
 from coursekit.train.ema import EMA
 
-Batch = dict[str, Tensor]
 Record = dict[str, float]
 Schedule = Callable[[int, int], float]  # (step, steps) -> factor on the learning rate
 
@@ -73,7 +72,7 @@ def warmup_linear(warmup: int) -> Schedule:
 class Data(Protocol):
     """Endless mini-batches that can say where they are, and go there."""
 
-    def __next__(self) -> Batch: ...
+    def __next__(self) -> dict[str, Tensor]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
@@ -142,7 +141,7 @@ class Training:
     def __init__(
         self,
         model: nn.Module,
-        loss_fn: Callable[[Any, Batch], tuple[Tensor, Tensor]],
+        loss_fn: Callable[[Any, dict[str, Tensor]], tuple[Tensor, Tensor]],
         data: Data,
         optimizer: torch.optim.Optimizer,
         steps: int,
@@ -274,7 +273,7 @@ class Training:
             self.after_update(self.model)
         return norm
 
-    def backward(self, batch: Batch, last: bool) -> tuple[Tensor, Tensor]:
+    def backward(self, batch: dict[str, Tensor], last: bool) -> tuple[Tensor, Tensor]:
         """Add the gradients of a batch's summed loss to those of the batches before; return the loss and the count.
 
         ``last`` says that it is the update's last batch.
@@ -289,7 +288,7 @@ class Training:
         """The norm of all of them together."""
         return nn.utils.get_total_norm(gradients)
 
-    def moved(self, batch: Batch) -> Batch:
+    def moved(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """The batch on the model's device; through pinned memory, else a copy waits for what the GPU computes."""
         if self.device.type == "cuda":
             batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in batch.items()}

@@ -39,7 +39,7 @@ class Generate(Widget):
     """See what temperature, top-k and top-p make of the probabilities at each place of a written text.
 
     For each of the likeliest tokens there are two bars, of its probability before, ``softmax(logits)``, and after:
-    ``logits / temperature`` first, then top-k, then top-p, as ``coursekit.decode.generate.next_token`` does it; at
+    ``logits / temperature`` first, then top-k, then top-p, as ``coursekit.nn.sampling.next_token`` does it; at
     temperature 0 only the likeliest token is left. Entropies are in nats. Tokens can be drawn, again and again, and
     their counts stand beside the probabilities. Logits are held as float32.
 

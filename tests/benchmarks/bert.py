@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from coursekit.convert.bert import from_hugging_face
+from coursekit.data.batches import Batch
 from coursekit.data.pretraining import places_of
 from coursekit.models.bert import BertForPreTraining, pretraining_loss
 from coursekit.train import adamw
@@ -29,7 +30,6 @@ SHAPES = {
     "lecture, 4 blocks": (32, 64, 128, 2, 512, 4, 4000, 3),
 }
 AIMS = {"base width, 3 blocks": 1.0, "lecture, 2 blocks": 1.3, "lecture, 4 blocks": 1.3}
-Batch = dict[str, torch.Tensor]
 
 
 def both(shape: str, device: torch.device) -> tuple[BertForPreTraining, nn.Module, Batch]:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from coursekit.convert.vit import from_hugging_face
+from coursekit.data.batches import Batch
 from coursekit.models.vit import ViT, vit_loss
 from coursekit.train.device import autocast, has_fast_bf16
 from tests.benchmarks.machine import devices, mean, training, wait
@@ -22,7 +23,6 @@ SHAPES = {
     "lecture, 6 blocks of 128": (64, 32, 4, 128, 4, 512, 6, 10, 2),
     "B/16": (2, 224, 16, 768, 12, 3072, 12, 1000, 1),
 }
-Batch = dict[str, torch.Tensor]
 
 
 def both(shape: str, device: torch.device) -> tuple[ViT, nn.Module, Batch]:

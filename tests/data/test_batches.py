@@ -1,11 +1,22 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coursekit.data.batches import Fresh, Shuffled
+from coursekit.data.batches import Fresh, Shuffled, pad
 
 
 def samples(n: int = 10) -> dict[str, torch.Tensor]:
     return {"x": torch.arange(n), "y": 10 * torch.arange(n)}
+
+
+@given(st.lists(st.lists(st.integers(4, 50), min_size=1, max_size=9), min_size=1, max_size=40), st.integers(0, 5))
+def test_padding_keeps_every_row(rows, pad_id):
+    ids, mask = pad(rows, pad_id)
+    assert [row[keep].tolist() for row, keep in zip(ids, mask)] == rows
+    assert (ids[~mask] == pad_id).all()
+    assert mask[:, 0].all()
+    assert ids.shape[1] == max(map(len, rows))
 
 
 def test_a_pass_shows_every_sample_once_in_a_new_order():

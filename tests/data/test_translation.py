@@ -1,11 +1,11 @@
-"""Padding, and batches of like length."""
+"""Batches of like length."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.data.translation import Bucketed, as_batch, pad, to_ids, world_vocab
+from coursekit.data.translation import Bucketed, as_batch, to_ids, world_vocab
 from coursekit.data.world import sentences
 
 pairs = st.lists(
@@ -19,15 +19,6 @@ pairs = st.lists(
 
 def real_rows(ids, mask):
     return [row[keep].tolist() for row, keep in zip(ids, mask)]
-
-
-@given(pairs, st.integers(0, 5))
-def test_padding_keeps_every_row(found, pad_id):
-    ids, mask = pad([a for a, _ in found], pad_id)
-    assert real_rows(ids, mask) == [a for a, _ in found]
-    assert (ids[~mask] == pad_id).all()
-    assert mask[:, 0].all()
-    assert ids.shape[1] == max(len(a) for a, _ in found)
 
 
 @given(pairs, st.integers(9, 60), st.integers(0, 3))

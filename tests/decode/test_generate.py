@@ -1,23 +1,11 @@
-"""Writing with a GPT: against transformers, against one step at a time without a cache, and the draws themselves."""
+"""Writing with a GPT: against transformers and against one step at a time without a cache."""
 
 import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from coursekit.decode.generate import (
-    beam_search,
-    generate,
-    left_padded,
-    less_repetition,
-    next_token,
-    stream,
-    top_k,
-    top_p,
-    with_temperature,
-)
+from coursekit.decode.generate import beam_search, generate, left_padded, stream
 from coursekit.models.gpt import GPT, GPTConfig
 
 V = 11
@@ -38,96 +26,12 @@ def model():
     return shaken(model, model.positions.code)
 
 
-def some_logits(seed, shape=(4, 50), scale=3.0, ties=False):
-    logits = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale
-    return logits.round() if ties else logits
-
-
 def naive(model, prompt, n, choose=lambda logits: logits.argmax().item()):
     """One text, read anew from its beginning for each token."""
     text = list(prompt)
     for _ in range(n):
         text.append(choose(model(torch.tensor([text]))[0, -1]))
     return text[len(prompt) :]
-
-
-# --- what is done to the logits ------------------------------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 60), st.floats(0.01, 1.0), st.floats(0.1, 5), st.booleans())
-def test_processors_are_those_of_transformers(seed, k, p, number, ties):
-    from transformers.generation import logits_process as theirs
-
-    logits = some_logits(seed, ties=ties)
-    assert torch.equal(top_k(logits, k), theirs.TopKLogitsWarper(min(k, 50))(None, logits))
-    if not ties:  # which of two equals comes first is open
-        assert torch.equal(top_p(logits, p), theirs.TopPLogitsWarper(p)(None, logits.clone()))
-    torch.testing.assert_close(with_temperature(logits, number), theirs.TemperatureLogitsWarper(number)(None, logits))
-    written = torch.randint(50, (4, 7), generator=torch.Generator().manual_seed(seed))
-    expected = theirs.RepetitionPenaltyLogitsProcessor(number)(written, logits.clone())
-    torch.testing.assert_close(less_repetition(logits, written, number), expected)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.floats(0.01, 0.999), st.booleans())
-def test_the_nucleus_is_the_smallest_that_reaches_p(seed, p, ties):
-    logits = some_logits(seed, ties=ties)
-    kept = top_p(logits, p) > -torch.inf
-    for row, chosen in zip(logits.double().softmax(dim=-1), kept):
-        inside = row[chosen].sum().item()
-        assert inside >= p - 1e-6
-        assert inside - row[chosen].min().item() < p + 1e-6
-        assert row[chosen].min() >= row[~chosen].max() if (~chosen).any() else True
-
-
-def test_padding_is_not_punished():
-    logits, written = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 0, 1]])
-    real = torch.tensor([[False, False, True]])
-    assert less_repetition(logits, written, 2.0, real).tolist() == [[2.0, -4.0, 1.0]]
-    assert less_repetition(logits, written, 2.0).tolist() == [[1.0, -4.0, 1.0]]
-
-
-def test_draws_have_the_probabilities_of_what_is_left():
-    logits = torch.tensor([0.5, 2.0, 1.0, -1.0, 1.5])
-    generator = torch.Generator().manual_seed(0)
-    drawn = next_token(logits.expand(40_000, -1), 0.7, k=4, p=0.9, generator=generator)
-    share = torch.bincount(drawn, minlength=5) / 40_000
-    p = (logits / 0.7).softmax(dim=-1)  # by hand: 0.065 0.552 0.132 0.008 0.243; k drops the last but one
-    p[3] = 0
-    p /= p.sum()
-    p[0] = 0  # 0.56 + 0.24 + 0.13 = 0.93 reaches 0.9
-    torch.testing.assert_close(share, p / p.sum(), atol=0.01, rtol=0)
-
-
-def test_temperature_0_takes_the_largest():
-    logits = some_logits(3)
-    assert torch.equal(next_token(logits, 0.0, k=3, p=0.1), logits.argmax(dim=-1))
-
-
-def test_the_generator_decides():
-    logits = some_logits(4, (200, 50), 0.5)
-    one, again, other = (next_token(logits, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda x: with_temperature(x, 0), "temperature=0: must be above 0"),
-        (lambda x: top_k(x, 0), "k=0: must be at least 1"),
-        (lambda x: top_p(x, 0), "p=0: must lie above 0"),
-        (lambda x: top_p(x, 1.2), "p=1.2: must lie above 0"),
-        (lambda x: less_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(call, says):
-    with pytest.raises(ValueError, match=says):
-        call(some_logits(0))
-
-
-# --- one token after another ---------------------------------------------------------------------------------
 
 
 def prompts(lengths=(3, 7, 5), right=False):

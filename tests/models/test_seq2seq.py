@@ -219,6 +219,20 @@ def test_sampling_follows_the_distribution():
     torch.testing.assert_close(share.double(), p.detach(), rtol=0, atol=0.015)
 
 
+def test_sampling_draws_once_a_step_from_the_generator():
+    """The same tokens as of a loop that is written out, with the same generator."""
+    model = make({"score": "general"})
+    source, mask, _ = batch()
+    many, generator = model.generate(source, mask, 6, 0.7, torch.Generator().manual_seed(3)), torch.Generator()
+    generator.manual_seed(3)
+    written = torch.zeros(len(source), 0, dtype=torch.long)
+    for _ in range(6):
+        more = torch.cat([written, written.new_zeros(len(source), 1)], dim=1)
+        p = (model(source, mask, more)[:, -1].float() / 0.7).softmax(dim=-1)
+        written = torch.cat([written, p.multinomial(1, generator=generator)], dim=1)
+    assert torch.equal(many, written)
+
+
 def test_teacher_forcing_ratio_draws_per_sequence_and_step():
     """With ratio r the logits of step 1 are those of the true symbol for about r of the sequences, else of its own."""
     model = make({"score": "dot"})

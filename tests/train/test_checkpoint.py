@@ -12,8 +12,8 @@ from coursekit.train import (
     CheckpointError,
     Training,
     adamw,
-    checkpoints,
     load_weights,
+    runs_folder,
     save_weights,
     warmup_cosine,
 )  # fmt: skip
@@ -43,11 +43,11 @@ def saved(tmp_path_factory):
         ("", "build", ""),
     ],
 )
-def test_checkpoints_lie_in_drive_where_it_is_mounted(there, folder, says, tmp_path, monkeypatch, capsys):
+def test_runs_lie_in_drive_where_it_is_mounted(there, folder, says, tmp_path, monkeypatch, capsys):
     (tmp_path / there).mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("coursekit.train.checkpoint.DRIVE", tmp_path / "content" / "drive" / "MyDrive")
-    assert checkpoints().resolve() == tmp_path / folder
+    assert runs_folder().resolve() == tmp_path / folder
     assert capsys.readouterr().out == f"Checkpoints: {tmp_path / folder}{says}\n"
 
 
@@ -63,7 +63,7 @@ def test_a_training_goes_on_in_the_next_runtime(tmp_path, monkeypatch, capsys):
         def loss(model, batch):
             return model(batch["x"]).square().sum(), torch.tensor(len(batch["x"]))
 
-        folder = checkpoints() / "mine"
+        folder = runs_folder() / "mine"
         training = Training(model, loss, data, adamw(model, 0.01), 6, log_every=1, save_every=2, folder=folder)
         for record in training:
             if record["step"] == steps_until_lost:

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.decode.generate import top_k, top_p, with_temperature
+from coursekit.nn.sampling import top_k, top_p, with_temperature
 from coursekit.viz.generate import KS, PS, TEMPERATURES, Generate, after_cuts
 from coursekit.viz.tokens import visible
 from tests.viz.page import (

@@ -1,0 +1,79 @@
+"""Which token comes next: what is done to the logits (..., V) of a language model before one is drawn.
+
+Legend: B batch, T tokens written so far, V vocabulary size.
+"""
+
+import torch
+from torch import Tensor
+
+
+def with_temperature(logits: Tensor, temperature: float) -> Tensor:
+    """``logits / temperature``: below 1 the likely becomes likelier, above 1 all become more alike.
+
+    Raises:
+        ValueError: ``temperature`` is not above 0. (The most likely token, its limit, is ``logits.argmax``.)
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
+    return logits / temperature
+
+
+def top_k(logits: Tensor, k: int) -> Tensor:
+    """-inf for all but the k largest; what equals the k-th stays too.
+
+    Source: Fan, Lewis and Dauphin (2018), arXiv 1805.04833, section 5.4.
+    """
+    if k < 1:
+        raise ValueError(f"k={k}: must be at least 1")
+    least = logits.topk(min(k, logits.shape[-1])).values[..., -1:]
+    return logits.masked_fill(logits < least, -torch.inf)
+
+
+def top_p(logits: Tensor, p: float) -> Tensor:
+    """-inf for all but the nucleus: the fewest tokens, likeliest first, whose probabilities add up to ``p`` or more.
+
+    The token that crosses ``p`` belongs to it, so there is always one.
+
+    Source: Holtzman et al. (2020), arXiv 1904.09751, section 3.1.
+    """
+    if not 0 < p <= 1:
+        raise ValueError(f"p={p}: must lie above 0 and not above 1")
+    ordered, order = logits.sort(dim=-1)  # the least likely first, so that what is left out is a sum of small numbers
+    out = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - p
+    out[..., -1] = False
+    return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+
+
+def less_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:
+    """Logits of tokens that were written before, divided by ``penalty`` where above 0 and multiplied by it below.
+
+    Args:
+        logits: (B, V).
+        written: (B, T) tokens, the prompt's included.
+        real: (B, T), False for those that do not count, such as padding.
+
+    Source: Keskar et al. (2019), arXiv 1909.05858, section 4.1.
+    """
+    if not penalty > 0:
+        raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
+    seen = torch.zeros_like(logits, dtype=torch.long)
+    seen.scatter_add_(1, written, torch.ones_like(written) if real is None else real.long())
+    return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def next_token(
+    logits: Tensor,
+    temperature: float = 1.0,
+    k: int | None = None,
+    p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """One token (B,), drawn from logits (B, V): temperature first, then top-k, then top-p. At 0 it is the argmax."""
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    logits = with_temperature(logits.float(), temperature)
+    if k is not None:
+        logits = top_k(logits, k)
+    if p is not None:
+        logits = top_p(logits, p)
+    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)[:, 0]
