@@ -145,8 +145,9 @@ def apart(steps: list[Step], parts: Sequence[Part], answers: dict[str, str]) -> 
     What a part forbids is noticed in the process in which it happens, where code that finds other code could hide it.
     So an answer that uses more than ``plain`` lists does not run beside the parts that forbid something.
     """
-    given = {name for part in parts for name in part.given}
-    odd = {step["cell"] for step in steps if "cell" in step and beyond(answers.get(step["cell"], ""), given)}
+    given = {part.name: part.given for part in parts}
+    cells = [step for step in steps if "cell" in step]
+    odd = {step["cell"] for step in cells if beyond(answers.get(step["cell"], ""), given[step["part"]])}
     strict = {part.name for part in parts if part.forbidden and odd}
     if not strict:
         return [steps]

@@ -14,6 +14,7 @@ import builtins
 import collections
 import functools
 import importlib
+import itertools
 import pkgutil
 import random
 import re
@@ -100,21 +101,22 @@ OPEN = words(
     functools collections copy heapq bisect re enum abc contextlib dataclasses time warnings typing collections.abc"""
 )
 CURATED = words("torch torch.nn.functional functools dataclasses time typing")  # not all of them is open
-VALUES = [Tensor, nn.Module, torch.optim.Optimizer, np.ndarray, np.random.Generator, random.Random, str, bytes, list]
+VALUES = [Tensor, nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, np.ndarray, random.Random]
+VALUES += [np.random.Generator, str, bytes, list, itertools.chain]
 VALUES += [dict, set, tuple, int, float, complex, collections.Counter, collections.deque, re.Pattern, re.Match]
 OTHERS = words(
     """autograd grad vmap func lr_scheduler rnn data optim random enable_grad set_grad_enabled is_grad_enabled autocast
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
     initial_seed get_num_threads set_num_threads cached_property total_ordering cmp_to_key fields asdict replace sleep
-    from_iterable TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
+    TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
     activation at batchnorm bit bits c callback cls coefficients container conv coords distance entropy final
-    finished function functions graph keyword lazy loss masked metadata module numbers operands optimizer order
+    finished function graph keyword lazy loss masked metadata module numbers operands optimizer order
     padding parallel parameter parents pool pooling predict push r o register reset sample sampler samples send sizes
     signal state stop stream strings transformer value variable version wait windows"""
 )  # the last lines are what answers call things of their own
 EVALUATE = words(  # or read what may be code
     """load fromfile from_file fromregex loadtxt genfromtxt memmap test attrgetter methodcaller ctypes formatwarning
-    showwarning"""
+    showwarning IterDataPipe MapDataPipe DFIterDataPipe functional_datapipe"""
 )
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}

@@ -64,8 +64,9 @@ def borrowed_in(source: str, released: str) -> list[str]:
             found += [f"imports {alias.name}" for alias in node.names if is_course(alias.name)]
         elif isinstance(node, ast.ImportFrom) and is_course(node.module or ""):
             found += [f"imports {alias.name} from {node.module}" for alias in node.names]
-        elif isinstance(node, ast.Constant) and is_course(str(node.value).removeprefix("b'")):
-            found.append(f"names {str(node.value)[:60]!r} in a text")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            text = str(node.value).removeprefix("b'")
+            found += [f"names {text[:60]!r} in a text"] * is_course(text)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             found += [f"uses {node.value.id}.{node.attr}, which the exercise does not give"] * (node.attr not in given)
     if source.strip() and not nodes_of(source):
@@ -120,8 +121,10 @@ def places_in(source: str) -> list[int]:
 
 @functools.lru_cache(maxsize=256)
 def nodes_of(source: str) -> list[ast.AST]:
-    """The syntax tree's nodes, without docstrings; none where Python cannot read it."""
+    """The syntax tree's nodes, without docstrings unless they are read; none where Python cannot read it."""
     nodes = list(ast.walk(ast.parse(source))) if can_be_read(source) else []
+    if any(isinstance(node, ast.Attribute) and node.attr == "__doc__" for node in nodes):
+        return nodes
     texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
     return [node for node in nodes if id(node) not in texts]
 

@@ -662,6 +662,21 @@ def test_two_processes_share_the_time_of_one_hand_in(monkeypatch):
     assert sum(asked) == 1.5 * sum(part.seconds for part in parts)
 
 
+def test_a_cell_that_uses_what_another_part_is_given_does_not_run_beside_what_forbids_it():
+    """It could leave it somewhere for the answer of that part, such as in a list of a module's."""
+    exercise = "03_self_attention"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    parts = importlib.import_module("coursekit.grading.checks.self_attention").PARTS
+    left = "import warnings\nwarnings.filters.append(lambda *given: course.attend(*given, need_weights=True))\n"
+    answers = models(exercise) | {"masked_softmax": left + models(exercise)["masked_softmax"]}
+    steps = marking.steps_of(released["cells"], answers, parts)
+    _, guarded = marking.apart(steps, parts, answers)
+    assert [step["source"] for step in guarded if step.get("cell") == "masked_softmax"] == [""]
+    assert (
+        len(marking.apart(marking.steps_of(released["cells"], models(exercise), parts), parts, models(exercise))) == 1
+    )
+
+
 def test_how_a_part_ended_tells_at_most_eight_bits():
     """Whatever kinds and lines of exceptions a student's code makes up, in however long an answer."""
 
