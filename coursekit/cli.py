@@ -128,9 +128,17 @@ def report(path: Path, out: Path, result: dict) -> bool:
     console.print(
         f"Executed notebook, page and claims: {out / path.stem}", highlight=False, markup=False, soft_wrap=True
     )
+    say_what_is_to_do([path])
     if result["error"]:
         fail(result["error"])
     return result["error"] is not None
+
+
+def say_what_is_to_do(paths: list[Path]) -> None:
+    """Of files that ``coursekit new`` has made."""
+    for path in paths:
+        if left := path.read_text(encoding="utf-8").count("TODO"):
+            say(f"TODO stands {left} times in {path}")
 
 
 @app.command()
@@ -258,6 +266,7 @@ def release(
     else:
         for path in releasing.release(home):
             say(f"Released: {path}")
+        say_what_is_to_do([*releasing.masters(home), home / "README.md"])
 
 
 @app.command()

@@ -29,7 +29,7 @@ def house(tmp_path_factory):
     for name in ("README.md", "pyproject.toml"):
         shutil.copy(home() / name, copy)
     titled = ("--title", "Odds and ends: what is left")
-    for words in (("14", "odds_and_ends", *titled), ("widget", "dot_map"), ("recipe", "line")):
+    for words in (("98", "odds_and_ends", *titled), ("widget", "dot_map"), ("recipe", "line")):
         told = run(copy, "coursekit", "new", *words)
         assert told.returncode == 0, told.stderr
         assert 1 <= told.stdout.count("Fill in: ") <= 6
@@ -39,11 +39,11 @@ def house(tmp_path_factory):
 @pytest.mark.slow
 def test_the_lecture_and_its_exercise_pass_what_is_asked_of_each(house):
     done = run(
-        house, "pytest", "-n0", "tests/test_structure.py", "tests/grading/test_checks.py", "-k", "14 or setup_cell"
+        house, "pytest", "-n0", "tests/test_structure.py", "tests/grading/test_checks.py", "-k", "98 or setup_cell"
     )
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout or "100%" in done.stdout
-    assert (house / "exercises/14_odds_and_ends/14_odds_and_ends.ipynb").exists()
+    assert (house / "exercises/98_odds_and_ends/98_odds_and_ends.ipynb").exists()
 
 
 def test_the_widget_and_the_recipe_pass_their_tests(house):
@@ -52,9 +52,9 @@ def test_the_widget_and_the_recipe_pass_their_tests(house):
 
 
 def test_the_lecture_runs_and_its_claims_hold(house, tmp_path):
-    done = run(house, "coursekit", "run", "14", "--out", str(tmp_path))
+    done = run(house, "coursekit", "run", "98", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    claims = json.loads((tmp_path / "14_odds_and_ends/claims.json").read_text("utf-8"))
+    claims = json.loads((tmp_path / "98_odds_and_ends/claims.json").read_text("utf-8"))
     assert len(claims) == 3
     assert all(claim["ok"] for claim in claims)
 
@@ -66,7 +66,7 @@ def test_what_is_made_is_formatted(house):
 
 
 def test_the_row_of_the_readme_is_in_its_place(house, tmp_path):
-    assert "(notebooks/14_odds_and_ends.ipynb) | 90 |" in (house / "README.md").read_text("utf-8")
+    assert "(notebooks/98_odds_and_ends.ipynb) | 90 |" in (house / "README.md").read_text("utf-8")
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(home() / name, tmp_path)
     for room in ("exercises", "solutions"):
@@ -81,7 +81,7 @@ def test_the_row_of_the_readme_is_in_its_place(house, tmp_path):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda house: new.new_lecture(house, 14, "again"), "14_odds_and_ends.ipynb is lecture 14 already"),
+        (lambda house: new.new_lecture(house, 98, "again"), "98_odds_and_ends.ipynb is lecture 98 already"),
         (lambda house: new.new_lecture(house, 0, "zero"), "a number from 1 to 99"),
         (lambda house: new.new_lecture(house, 15, "Odd name"), "'Odd name' cannot name a lecture: use small letters"),
         (lambda house: new.new_lecture(house, 15, "bert"), r"checks/bert\.py is there already"),

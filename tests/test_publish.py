@@ -89,7 +89,7 @@ def test_nothing_else_is_touched(states, tmp_path):
 def test_the_readme_opens_lectures_and_exercises(states):
     other = states[-1]["README.md"].decode()
     links = re.findall(r"\]\((https://colab\.\S+)\) ?[|,]?", other)
-    assert len(links) == 2 * len(re.findall(r"^\| \d\d \|", other, re.MULTILINE)) == 20
+    assert len(links) == 2 * len(re.findall(r"^\| \d\d \|", other, re.MULTILINE)) > 0
     start = "https://colab.research.google.com/github/babbage-2/other.name/blob/main/"
     for link in links:
         assert (home() / link.removeprefix(start)).is_file()

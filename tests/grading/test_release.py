@@ -48,13 +48,14 @@ def test_an_exercise_has_its_anatomy(master):
     notebook = nbformat.read(master, as_version=4)
     cells = notebook.cells
     checks = checks_of(master.stem)
-    assert 4 <= len(checks.PARTS) <= 8
-    assert len(checks.WRITTEN) == 1
+    assert 1 <= len(checks.PARTS) <= 8, "an exercise has up to eight parts that are checked, most have six or seven"
+    assert len(checks.WRITTEN) == 1, "an exercise has one written question, that a person marks"
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     for number in range(1, len(checks.PARTS) + len(checks.WRITTEN) + 1):
         (heading,) = re.findall(rf"^## {number} · .*\n\n(.*)$", text, re.MULTILINE)
-        assert re.match(r"[★☆]{3} · \d+ minutes · \d+ points", heading)
-    assert text.count("<details><summary>Hint</summary>") == len(checks.PARTS)
+        told = "below the heading of a part stands a line such as '★★☆ · 20 minutes · 12 points'"
+        assert re.match(r"[★☆]{3} · \d+ minutes · \d+ points", heading), told
+    assert text.count("<details><summary>Hint</summary>") == len(checks.PARTS), "each checked part has a hint"
     setup = next(cell.source for cell in cells if cell.id == "setup")
     lecture = nbformat.read(next((home() / "notebooks").glob(f"{master.stem[:2]}_*.ipynb")), as_version=4)
     assert setup == next(cell.source for cell in lecture.cells if cell.id == "setup")

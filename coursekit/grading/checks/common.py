@@ -22,6 +22,8 @@ def numbers(*shape: int, generator: torch.Generator, scale: float = 1.0) -> torc
 
 def sizes(generator: torch.Generator, number: int, least: int = 3, most: int = 6) -> list[int]:
     """Different sizes, so that no axis can be taken for another."""
+    if number > most - least + 1:
+        raise ValueError(f"{number} different sizes from {least} to {most}: there are {most - least + 1}")
     return (least + torch.randperm(most - least + 1, generator=generator)[:number]).tolist()
 
 
