@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zlib
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -11,26 +12,32 @@ from hypothesis import strategies as st
 from coursekit.data import pydocs
 from coursekit.data.pydocs import Document, clean, docstrings, fingerprint, in_split, split_of
 
-SPLITS = {split: pydocs.documents(split) for split in pydocs.SPLITS}
-EVERY = [document for found in SPLITS.values() for document in found]
+
+@cache
+def splits():
+    return {split: pydocs.documents(split) for split in pydocs.SPLITS}
+
+
+def every():
+    return [document for found in splits().values() for document in found]
 
 
 def test_there_is_enough_english():
-    characters = {split: sum(len(document.text) for document in found) for split, found in SPLITS.items()}
+    characters = {split: sum(len(document.text) for document in found) for split, found in splits().items()}
     assert characters["train"] > 600_000
     assert min(characters["validation"], characters["test"]) > 50_000
     assert 0.7 < characters["train"] / sum(characters.values()) < 0.9
-    words = " ".join(document.text for document in SPLITS["train"]).lower().split()
+    words = " ".join(document.text for document in splits()["train"]).lower().split()
     assert words.count("the") > 0.04 * len(words), "English says 'the' with every twentieth word"
 
 
 def test_splits_are_apart_and_go_by_the_name():
-    names = [document.name for document in EVERY]
+    names = [document.name for document in every()]
     assert len(set(names)) == len(names)
-    for split, found in SPLITS.items():
+    for split, found in splits().items():
         assert [document.name for document in found] == sorted(document.name for document in found)
         assert {split_of(document.name) for document in found} == {split}
-    paragraphs = [set("\n".join(document.text for document in found).split("\n")) for found in SPLITS.values()]
+    paragraphs = [set("\n".join(document.text for document in found).split("\n")) for found in splits().values()]
     assert not paragraphs[0] & paragraphs[1]
     assert not paragraphs[0] & paragraphs[2]
     assert not paragraphs[1] & paragraphs[2]
@@ -54,26 +61,26 @@ def test_the_same_in_another_process():
         "assert not {'this', 'antigravity', 'turtle', 'ctypes.wintypes'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == (fingerprint(SPLITS["test"]), "")
+    assert (done.stdout.strip(), done.stderr) == (fingerprint(splits()["test"]), "")
 
 
 def test_no_tests_and_no_foreign_packages():
     parts = [part for document in pydocs.standard_library() for part in document.name.split("/")]
     assert not {"test", "tests", "site-packages", "idlelib"} & set(parts)
-    names = {document.name for document in EVERY}
+    names = {document.name for document in every()}
     assert "json/encoder.py" in {document.name for document in pydocs.standard_library()}
     assert sum(name.startswith("topics/") for name in names) > 50
     assert sum(not name.startswith("topics/") for name in names) > 200
 
 
 def test_paragraphs_are_prose():
-    for document in EVERY:
+    for document in every():
         assert document.text
         for line in document.text.split("\n"):
             assert len(line.split()) >= 5
             assert ">>>" not in line
             assert line == " ".join(line.split())
-    text = "\n".join(document.text for document in EVERY)
+    text = "\n".join(document.text for document in every())
     letters = sum(c.isalpha() or c == " " for c in text)
     assert letters > 0.93 * len(text), "0.94 in Python 3.11 to 3.13; the same text as it comes, with its code, 0.89"
 

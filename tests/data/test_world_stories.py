@@ -28,10 +28,26 @@ from coursekit.data.world.grammar import split_of
 from coursekit.data.world.lexicon import ADJECTIVES, CITIES, DAYS, NOUNS, PEOPLE, VERBS
 from coursekit.data.world.stories import story as draw_story
 
-SENTENCES = sentences(3000, seed=13)
-STORIES = stories(2500, seed=5)
-PAIRS = entailments(6000, seed=2)
-HELD_OUT = entailments(2000, "validation", seed=2)
+
+@cache
+def the_sentences():
+    return sentences(3000, seed=13)
+
+
+@cache
+def the_stories():
+    return stories(2500, seed=5)
+
+
+@cache
+def the_pairs():
+    return entailments(6000, seed=2)
+
+
+@cache
+def held_out():
+    return entailments(2000, "validation", seed=2)
+
 
 # --- the reader ----------------------------------------------------------------------------------------
 
@@ -269,7 +285,7 @@ def all_answers(words: tuple[str, ...], asked: tuple[str, ...]) -> set[tuple[int
 
 def test_every_question_has_exactly_the_answer_that_the_words_give():
     kinds = Counter()
-    for sentence in SENTENCES:
+    for sentence in the_sentences():
         for asked in questions(sentence):
             assert all_answers(sentence.en, asked.tokens) == {asked.answer}, (sentence.en, asked)
             kinds[asked.kind] += 1
@@ -279,7 +295,7 @@ def test_every_question_has_exactly_the_answer_that_the_words_give():
 
 def test_every_question_about_a_story_has_exactly_the_answer_that_the_words_give():
     kinds = Counter()
-    for story in STORIES:
+    for story in the_stories():
         assert len(story.questions) >= 3
         for asked in story.questions:
             assert all_answers(story.tokens, asked.tokens) == {asked.answer}, (story.text, asked)
@@ -289,7 +305,7 @@ def test_every_question_about_a_story_has_exactly_the_answer_that_the_words_give
 
 
 def test_questions_read_as_one_asks_them():
-    sentence = next(s for s in SENTENCES if s.kind == "because" and "didn't" in s.en and "they" not in s.en)
+    sentence = next(s for s in the_sentences() if s.kind == "because" and "didn't" in s.en and "they" not in s.en)
     asked = {q.kind: as_text(q.tokens) for q in questions(sentence)}
     verb = sentence.facts["verb"]
     assert asked["subject"].startswith(f"Who didn't {verb} ")
@@ -310,8 +326,10 @@ def test_what_two_things_answer_is_not_asked():
 
 def test_one_question_is_drawn_by_the_generator_that_is_given():
     first, second = Random(1), Random(1)
-    assert [question(s, first) for s in SENTENCES] == [question(s, second) for s in SENTENCES]
-    assert {question(SENTENCES[0], Random(i)).tokens for i in range(60)} == {q.tokens for q in questions(SENTENCES[0])}
+    assert [question(s, first) for s in the_sentences()] == [question(s, second) for s in the_sentences()]
+    assert {question(the_sentences()[0], Random(i)).tokens for i in range(60)} == {
+        q.tokens for q in questions(the_sentences()[0])
+    }
 
 
 # --- entailment ----------------------------------------------------------------------------------------
@@ -375,7 +393,7 @@ def verdict(premise: tuple[str, ...], hypothesis: tuple[str, ...]) -> str:
 
 def test_every_label_is_what_the_words_give():
     rng, seen = Random(4), Counter()
-    for sentence in SENTENCES:
+    for sentence in the_sentences():
         for pair in entailment(sentence, rng):
             assert pair.label == verdict(pair.premise.en, pair.hypothesis), (as_text(sentence.en), pair.hypothesis)
             assert len(read(pair.hypothesis).clauses) == 1
@@ -385,30 +403,30 @@ def test_every_label_is_what_the_words_give():
             animals = [noun for noun in nouns if noun in SINGULAR and SINGULAR[noun].kind == "animal"]
             assert len(animals) == 1 or "animal" not in animals, "is the dog the animal?"
     assert min(seen.values()) > 2000
-    for pair in PAIRS:
+    for pair in the_pairs():
         assert pair.label == verdict(pair.premise.en, pair.hypothesis), (as_text(pair.premise.en), pair.hypothesis)
 
 
 def test_the_three_labels_are_equally_frequent():
-    for pairs in (PAIRS, HELD_OUT[:1998]):
+    for pairs in (the_pairs(), held_out()[:1998]):
         assert set(Counter(pair.label for pair in pairs).values()) == {len(pairs) // 3}
     for denials in (("didn't",), ("wasn't", "weren't")):
-        labels = Counter(pair.label for pair in PAIRS if set(denials) & set(pair.hypothesis))
+        labels = Counter(pair.label for pair in the_pairs() if set(denials) & set(pair.hypothesis))
         assert len(set(labels.values())) == 1
         assert labels["neutral"] > 200
-    assert {pair.label for pair in PAIRS} == set(LABELS)
-    assert len({(pair.premise.en, pair.hypothesis) for pair in PAIRS}) == len(PAIRS)
+    assert {pair.label for pair in the_pairs()} == set(LABELS)
+    assert len({(pair.premise.en, pair.hypothesis) for pair in the_pairs()}) == len(the_pairs())
 
 
 def accuracy(view, model=None) -> float:
     """Of a logistic regression on words (a view gives strings) or numbers, on pairs that it was not fitted to."""
-    fitted, held = [view(pair) for pair in PAIRS], [view(pair) for pair in HELD_OUT]
+    fitted, held = [view(pair) for pair in the_pairs()], [view(pair) for pair in held_out()]
     if isinstance(fitted[0], str):
         words = CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), binary=True).fit(fitted)
         fitted, held = words.transform(fitted), words.transform(held)
     model = model or LogisticRegression(C=0.1, max_iter=2000)
-    model.fit(fitted, [pair.label for pair in PAIRS])
-    return model.score(held, [pair.label for pair in HELD_OUT])
+    model.fit(fitted, [pair.label for pair in the_pairs()])
+    return model.score(held, [pair.label for pair in held_out()])
 
 
 def overlap(pair: Pair) -> np.ndarray:
@@ -428,8 +446,8 @@ def test_half_of_a_pair_says_nothing_and_shared_words_little():
 
 
 def test_a_new_word_is_as_frequent_with_every_label():
-    new = Counter(p.label for p in PAIRS if any(w in ADJECTIVES and w not in p.premise.en for w in p.hypothesis))
-    assert max(new.values()) - min(new.values()) <= 0.01 * len(PAIRS)
+    new = Counter(p.label for p in the_pairs() if any(w in ADJECTIVES and w not in p.premise.en for w in p.hypothesis))
+    assert max(new.values()) - min(new.values()) <= 0.01 * len(the_pairs())
     assert min(new.values()) > 500
 
 
@@ -442,11 +460,11 @@ def digest(texts) -> str:
 
 def test_the_same_on_every_machine():
     """The digests were computed once; they may change only with the words or the grammar."""
-    told = [story.text + as_text(story.summary) for story in STORIES]
-    told += [as_text(sentence.fr) for story in STORIES for sentence in story.sentences]
-    asked = [f"{as_text(q.tokens)} {q.answer}" for story in STORIES[:300] for q in story.questions]
-    asked += [f"{as_text(q.tokens)} {q.answer}" for sentence in SENTENCES for q in questions(sentence)]
-    inferred = [f"{as_text(p.premise.en)} {as_text(p.hypothesis)} {p.label}" for p in PAIRS]
+    told = [story.text + as_text(story.summary) for story in the_stories()]
+    told += [as_text(sentence.fr) for story in the_stories() for sentence in story.sentences]
+    asked = [f"{as_text(q.tokens)} {q.answer}" for story in the_stories()[:300] for q in story.questions]
+    asked += [f"{as_text(q.tokens)} {q.answer}" for sentence in the_sentences() for q in questions(sentence)]
+    inferred = [f"{as_text(p.premise.en)} {as_text(p.hypothesis)} {p.label}" for p in the_pairs()]
     assert digest(told) == "3c84b587f5461aa0"
     assert digest(asked) == "f2f9ae2a9146ea6e"
     assert digest(inferred) == "35889b0760ec5781"
@@ -455,7 +473,7 @@ def test_the_same_on_every_machine():
 def test_pronouns_stand_for_what_the_words_say():
     """The reader refuses a pronoun that two things spoken of could claim."""
     pronouns = Counter()
-    for story in STORIES:
+    for story in the_stories():
         text = read(story.tokens)
         assert {place: phrase.span for place, phrase in text.pronouns.items()} == dict(story.pronouns), story.text
         for place, phrase in text.pronouns.items():
@@ -469,7 +487,7 @@ def test_pronouns_stand_for_what_the_words_say():
 def test_no_pronoun_misleads():
     """After a sentence about boxes *they* are the boxes: the subject before, and that of its reason, come first."""
     checked = 0
-    for story in STORIES:
+    for story in the_stories():
         clauses = read(story.tokens).clauses
         for number, clause in enumerate(clauses):
             first, last = (number and clauses[number - 1].reason) or (0, 0)
@@ -482,7 +500,7 @@ def test_no_pronoun_misleads():
 
 
 def test_mentions_are_all_noun_phrases_and_pronouns():
-    for story in STORIES:
+    for story in the_stories():
         text = read(story.tokens)
         found = {phrase.span: phrase.noun for phrase in text.phrases}
         found |= {(place, place + 1): phrase.noun for place, phrase in text.pronouns.items()}
@@ -490,7 +508,7 @@ def test_mentions_are_all_noun_phrases_and_pronouns():
 
 
 def test_a_story_says_nothing_twice_and_nothing_against_itself():
-    for story in STORIES:
+    for story in the_stories():
         text, said = read(story.tokens), {}
         for noun, adjective in [(p.noun, p.adjective) for p in text.phrases if p.adjective] + [
             (c.who.noun, c.adjective) for c in text.clauses if c.adjective
@@ -518,7 +536,7 @@ NONSENSE = {("ladder", "empty"), ("lamp", "empty"), ("ball", "noisy"), ("melon",
 
 def test_nothing_in_stories_or_hypotheses_is_nonsense():
     seen = set()
-    for words in [story.tokens for story in STORIES] + [pair.hypothesis for pair in PAIRS]:
+    for words in [story.tokens for story in the_stories()] + [pair.hypothesis for pair in the_pairs()]:
         text = read(words)
         for who, adjective in [(c.who, c.adjective) for c in text.clauses] + [(p, p.adjective) for p in text.phrases]:
             assert who.alive or adjective not in MOODS.split(), words
@@ -529,13 +547,13 @@ def test_nothing_in_stories_or_hypotheses_is_nonsense():
 
 
 def test_everybody_in_a_story_has_a_pronoun_of_their_own():
-    for story in STORIES:
+    for story in the_stories():
         alive = {phrase.noun: phrase.called for phrase in read(story.tokens).phrases if phrase.alive}
         assert len(set(alive.values())) == len(alive) <= 2
 
 
 def test_who_is_new_is_introduced_and_who_is_known_is_not():
-    for story in STORIES:
+    for story in the_stories():
         seen = set()
         for phrase in read(story.tokens).phrases:
             article = story.tokens[phrase.span[0]]
@@ -549,7 +567,7 @@ def test_who_is_new_is_introduced_and_who_is_known_is_not():
 
 def test_the_summary_is_the_first_deed_of_the_main_character():
     late = 0
-    for story in STORIES:
+    for story in the_stories():
         text = read(story.tokens)
         main = text.phrases[0]
         number, deed = next((i, c) for i, c in enumerate(text.clauses) if c.verb and c.who.noun == main.noun)
@@ -559,11 +577,11 @@ def test_the_summary_is_the_first_deed_of_the_main_character():
         assert (clause.what.noun, clause.what.plural) == (deed.what.noun, deed.what.plural)
         assert story.summary[told.where[0]] == next(word for word in story.tokens if word in CITIES)
         late += number > 0
-    assert 0.4 < late / len(STORIES) < 0.8, "often the summary must find a name for a pronoun and add the place"
+    assert 0.4 < late / len(the_stories()) < 0.8, "often the summary must find a name for a pronoun and add the place"
 
 
 def test_sentiment_is_the_sign_of_what_is_said():
-    for story in STORIES:
+    for story in the_stories():
         total = 0
         for sentence in story.sentences:
             start = sum(len(s.en) for s in story.sentences[: story.sentences.index(sentence)])
@@ -571,11 +589,11 @@ def test_sentiment_is_the_sign_of_what_is_said():
             said = sum((-1 if c.denied else 1) * ADJECTIVES[c.adjective].polarity for c in inside if c.adjective)
             total += np.sign(said)
         assert story.sentiment == np.sign(total)
-    assert min(Counter(story.sentiment for story in STORIES).values()) > 0.15 * len(STORIES)
+    assert min(Counter(story.sentiment for story in the_stories()).values()) > 0.15 * len(the_stories())
 
 
 def test_tags_mark_names_places_and_days():
-    for story in STORIES:
+    for story in the_stories():
         for word, tag in zip(story.tokens, story.tags, strict=True):
             kind = "B-PERSON" if word in PEOPLE else "B-PLACE" if word in CITIES else "B-DAY" if word in DAYS else "O"
             assert tag == kind
@@ -584,7 +602,7 @@ def test_tags_mark_names_places_and_days():
 def test_french_of_stories():
     """Each word is linked; pronouns stand before the verb, and the participle agrees with them."""
     seen = Counter()
-    for story in STORIES:
+    for story in the_stories():
         for sentence in story.sentences:
             assert {i for i, _ in sentence.links} == set(range(len(sentence.en)))
             assert {j for _, j in sentence.links} == set(range(len(sentence.fr)))
@@ -608,11 +626,11 @@ def test_stories_are_many_and_various():
     drawn = {draw_story(rng).tokens for _ in range(n)}
     # n draws from N equally likely stories repeat about n² / 2N times: 12 repetitions for a million
     assert n - len(drawn) <= 12
-    assert set(Counter(len(s.sentences) for s in STORIES)) == {3, 4, 5}
-    kinds = Counter(sentence.kind for s in STORIES for sentence in s.sentences)
+    assert set(Counter(len(s.sentences) for s in the_stories())) == {3, 4, 5}
+    kinds = Counter(sentence.kind for s in the_stories() for sentence in s.sentences)
     assert min(kinds[kind] for kind in ("setting", "plain", "because", "describing", "joined", "chained")) > 100
-    assert {3, 17} <= {len(sentence.en) - 1 for s in STORIES for sentence in s.sentences}
-    assert len({word for s in STORIES for word in s.tokens}) > 200
+    assert {3, 17} <= {len(sentence.en) - 1 for s in the_stories() for sentence in s.sentences}
+    assert len({word for s in the_stories() for word in s.tokens}) > 200
 
 
 def test_the_second_half_of_a_story_goes_with_the_first():
@@ -620,7 +638,7 @@ def test_the_second_half_of_a_story_goes_with_the_first():
     nouns = {*SINGULAR, *PLURAL, *PEOPLE}
     halves = [
         tuple({w for x in half for w in x.en if w in nouns} for half in (s.sentences[:2], s.sentences[2:]))
-        for s in STORIES
+        for s in the_stories()
     ]
     own = np.mean([bool(first & second) for first, second in halves])
     foreign = np.mean([bool(first & second) for (first, _), (_, second) in pairwise(halves)])
@@ -640,8 +658,8 @@ def pairs_in(words: tuple[str, ...]) -> set[tuple[str, str]]:
 
 
 def test_nothing_kept_for_testing_is_trained_on():
-    train = {pair for s in STORIES for words in (s.tokens, s.summary) for pair in pairs_in(words)}
-    train |= {found for p in PAIRS for words in (p.premise.en, p.hypothesis) for found in pairs_in(words)}
+    train = {pair for s in the_stories() for words in (s.tokens, s.summary) for pair in pairs_in(words)}
+    train |= {found for p in the_pairs() for words in (p.premise.en, p.hypothesis) for found in pairs_in(words)}
     assert {split_of(pair) for pair in train} == {"train"}
     for split in ("validation", "test"):
         allowed = {"train", split} if split == "validation" else {"train", "validation", "test"}
@@ -653,10 +671,10 @@ def test_nothing_kept_for_testing_is_trained_on():
 
 
 def test_only_combinations_are_new_in_testing():
-    trained = {word for s in STORIES for word in s.tokens}
+    trained = {word for s in the_stories() for word in s.tokens}
     assert {word for s in stories(1000, "test") for word in s.tokens} <= trained
     # whoever learns entailment has read stories before
-    trained |= {word for p in PAIRS for word in (*p.premise.en, *p.hypothesis)}
+    trained |= {word for p in the_pairs() for word in (*p.premise.en, *p.hypothesis)}
     assert {word for p in entailments(600, "test") for word in (*p.premise.en, *p.hypothesis)} <= trained
 
 
@@ -668,4 +686,4 @@ def test_nonsense_is_refused(make):
 
 def test_a_sentence_that_says_nothing_answers_nothing():
     with pytest.raises(ValueError, match="no question"):
-        question(replace(SENTENCES[0], events=(), states=()), Random(0))
+        question(replace(the_sentences()[0], events=(), states=()), Random(0))
