@@ -1127,7 +1127,7 @@ fine_tune = Part(
     {f"F1 {LOW:.0%}": 4, f"F1 {HIGH:.0%}": 4, "whole model": 4},
     tune_cases,
     judge=judge_tagger,
-    result="model",
+    result="trained",
     seconds=180,
 )
 

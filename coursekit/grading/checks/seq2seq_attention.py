@@ -465,7 +465,7 @@ def judge_model(case: Case, answers) -> str | None:
     )
 
 
-train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="model", seconds=90)
+train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="trained", seconds=90)
 
 PARTS = (luong_score, additive_score, masked_softmax, attention_step, bahdanau_step, reversal_batch, train)
 WRITTEN = {"read_a_map": 10}

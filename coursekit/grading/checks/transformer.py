@@ -705,7 +705,7 @@ train = Part(
     {"BLEU 40": 5, "BLEU 80": 7, "padding": 4},
     translator_cases,
     judge=judge_translator,
-    result="model",
+    result="trained",
     seconds=180,
 )
 
