@@ -290,6 +290,7 @@ learning_rate = Part(
         ),
         "d_model is not used": partial(rate_reference, d_power=0),
     },
+    needs={"highest": ("warm-up", "decay", "first update")},
 )
 
 

@@ -191,6 +191,9 @@ def training_step(student, teacher, optimizer, centre, views, settings):
     return loss, centre
 """], [
     (14, "a gradient went into the teacher", "with torch.no_grad():\n        raw", "raw"),
+    (14, "a gradient went into the teacher: compute its logits inside torch.no_grad()",
+     "with torch.no_grad():\n        raw", "raw",
+     "    optimizer.step()\n", "    optimizer.step()\n    teacher.zero_grad()\n"),
     (5, "the centre is updated before the loss", """    m = settings.centre_momentum
     centre = m * centre + (1 - m) * raw.detach().flatten(0, 1).mean(dim=0)
 """, "", "    goal = ", """    m = settings.centre_momentum

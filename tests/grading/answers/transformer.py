@@ -151,7 +151,8 @@ def learning_rate(step, d_model, warmup):
         return step / (warmup * math.sqrt(d_model * warmup))
     return 1 / math.sqrt(d_model * step)
 """], [
-    (1, "in the warm-up n ** -0.5 is the larger of the two", "min(", "max("),
+    (0, "in the warm-up n ** -0.5 is the larger of the two", "min(", "max("),
+    (0, "it counts as soon as something of 'warm-up' or 'decay'", "min(n**-0.5, n * warmup**-1.5)", "warmup**-0.5"),
     (0, "ZeroDivisionError", "step + 1", "step"),
     (2, "the first update, step 0, is n = 1", "step + 1", "max(step, 1)"),
     (0, "lost its sign: d_model ** -0.5", "d_model**-0.5", "d_model**0.5"),
