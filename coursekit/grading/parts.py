@@ -33,6 +33,7 @@ UNREAD = (
     "uses {}: since this part forbids functions, it can be marked only if it uses nothing but everyday functions "
     "of PyTorch, NumPy and Python, and your own. Write it in another way"
 )
+IDLE = "this is right, but an answer that does nothing has it, too: it counts as soon as something of {} is right"
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 LARGEST_WEIGHT = 1e6  # a thousand times and more what trainings here end with
 
@@ -49,6 +50,7 @@ class Case:
         secret: what only the judge may know.
         public: shown in the notebook, but left out of the marking: it is the same for every seed, so that whoever
             has seen it knows the result.
+        easy: right for an answer that does nothing, or the same always, too: it does not show what ``Part.needs`` asks.
     """
 
     aspect: str
@@ -57,6 +59,7 @@ class Case:
     result: str = ""
     secret: Any = None
     public: bool = False
+    easy: bool = False
 
 
 class Verdict(NamedTuple):
@@ -85,6 +88,8 @@ class Part:
             with words on what to do instead. Whatever else, no answer may change its arguments: what the task is to
             change in place (a teacher, an optimizer's weights) is no argument, but made by a given cell. An answer to
             a part that forbids something may use only what ``plain`` lists, so that it cannot hide what it does.
+        needs: of aspects that an answer has which does nothing, or the same always: others of which at least one case
+            has to be right, so that they count.
         given: names of the course's that the task allows, such as ``attend`` for ``course.attend``.
         result: what the notebook defines and the check is given; by default what ``name`` says.
         seconds: that each cell and the calls of the part may take in the marking.
@@ -97,6 +102,7 @@ class Part:
     suspects: dict[str, Callable[..., Any]] = field(default_factory=dict)
     judge: Callable[[Case, Sequence[Arrays]], str | None] | None = None
     forbidden: dict[str, str] = field(default_factory=dict)
+    needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     result: str = ""
     seconds: float = 20
@@ -120,7 +126,8 @@ class Part:
 
         ``faults``: words on what was wrong in calls, by number, whatever came back from them.
         """
-        wrong: dict[str, tuple[int, str]] = {}
+        wrong: dict[str, tuple[int | None, str]] = {}
+        shown: set[str] = set()  # aspects of which something is right
         usable: list[Arrays] = []
         for i, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if isinstance(answer, Unusable):
@@ -131,12 +138,17 @@ class Part:
                 words = faults.get(i)
                 if words not in self.forbidden.values():  # that comes first: no other mending makes it right
                     words = self.problem_with(case, usable) or words
+            if not words and not case.easy:
+                shown.add(case.aspect)
             known = case.aspect in wrong and wrong[case.aspect][1] in (*self.suspects, *self.forbidden.values())
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
         for aspect, (i, words) in wrong.items():
             if self.reference and words not in self.suspects and words == self.compare(cases[i], usable[i]):
                 wrong[aspect] = self.common_mistake(aspect, cases, usable) or (i, words)
+        for aspect, others in self.needs.items():
+            if aspect not in wrong and not shown & {*others}:
+                wrong[aspect] = None, IDLE.format(" or ".join(map(repr, others)))
         return [
             Verdict(aspect, 0 if aspect in wrong else of, of, *reversed(wrong.get(aspect, (None, ""))))
             for aspect, of in self.aspects.items()

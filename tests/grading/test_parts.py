@@ -11,6 +11,7 @@ import torch
 
 from coursekit.grading import checks
 from coursekit.grading.calls import collect
+from coursekit.grading.checks.common import tied
 from coursekit.grading.mistakes import Compared, alike, by_task, recognise
 from coursekit.grading.parts import Case, CheckFailed, Part
 from coursekit.grading.release import checks_of, masters
@@ -92,6 +93,46 @@ def told(part, answer):
 def test_a_common_mistake_is_recognised_in_a_part_that_does_not_name_it(words, name, change):
     part = PARTS[name]
     assert words in told(part, lambda *arguments: change(part.reference(*arguments)))
+
+
+def test_what_an_idle_answer_has_counts_only_with_something_that_it_has_not():
+    x = torch.arange(1.0, 4.0)
+    cases = [Case("doubled", "zeros", (0 * x,), "0", easy=True)]
+    cases += [Case("doubled", "", (y,), "0") for y in (x, x - 9)]
+    cases += [Case("as long", "", (x,), result="1")]
+    part = Part(
+        "double",
+        {"doubled": 3, "as long": 2},
+        lambda g: cases,
+        lambda x: (2 * x, len(x)),
+        needs={"as long": ("doubled",)},
+    )
+    assert "as soon as something of 'doubled' is right" in told(part, lambda x: (x, len(x)))
+    assert part.earned == 0
+    told(part, lambda x: (2 * x.abs(), len(x)))
+    assert part.earned == 2, "a part of the other aspect is enough"
+    told(part, lambda x: (2 * x, 1))
+    assert part.earned == 3
+    part(lambda x: (2 * x, len(x)))
+
+
+def test_draws_that_depend_on_one_another_are_told_from_those_that_do_not():
+    def draws(seed, *shape, kinds=5):
+        return np.random.default_rng(seed).integers(kinds, size=shape)
+
+    assert not any(tied(draws(seed, 60, 30), 1 / 5) for seed in range(300))
+    assert not any(tied(np.random.default_rng(seed).random((500, 20)) < 0.1, 0.01) for seed in range(300))
+    copied = draws(0, 60, 30)
+    copied[:, 20] = copied[:, 3]
+    assert tied(copied, 1 / 5)
+    coins = draws(0, 60, 30, kinds=2)
+    coins[:, 7] = 1 - coins[:, 11]
+    assert tied(coins, 1 / 2), "never alike"
+    missing = np.where(draws(1, 60, 30) < 2, draws(0, 60, 30), -1)
+    assert not tied(missing, 1 / 5)
+    chosen = np.random.default_rng(0).random((500, 20)) < 0.1
+    chosen[:, 4] = chosen[:, 9]
+    assert tied(chosen, 0.01)
 
 
 def weighted(x, weight, shift, temperature, mask=None):

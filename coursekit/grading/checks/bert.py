@@ -25,12 +25,14 @@ from coursekit.grading.checks.common import (
     by_seed,
     equally_likely,
     judge_draws,
+    latest,
     log_p,
     mean_of_means,
     nats,
     number,
     numbers,
     sizes,
+    tied,
 )
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
@@ -191,12 +193,13 @@ def numbered(lengths: Sequence[int], generator: torch.Generator) -> list[list[Id
     return [[[next(count), *next(tail)[: 1 + i % 2]] for i in range(length)] for length in lengths]
 
 
-TIMES = 12  # calls to see whether coins are tossed: of 66 they are even one time in ten, 12 times never
+TIMES = 60  # calls to see whether coins are tossed, each by itself; of 66 they are even one time in ten
+FEW = 16  # strangers of a document that are looked at: of 59 pairs about half have one
 
 
 def pair_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (4,), generator=generator).tolist()
-    coins = torch.randint(2**31, (TIMES,), generator=generator).tolist()
+    coins = torch.randint(2**31, (TIMES + 1,), generator=generator).tolist()
     order = torch.randperm(5, generator=generator).tolist()
     small = numbered([4, 1, 3], generator)
     many = numbered([[1, 3, 6, 300, 600][i] for i in order], generator)
@@ -205,13 +208,17 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("pairs", few, (small, Seed(seeds[0]))),
         Case("pairs", lots, (many, Seed(seeds[1]))),
-        Case("label 0", few, (small, Seed(seeds[0]))),
+        Case("label 0", few, (small, Seed(seeds[0])), easy=True),
         Case("label 0", lots, (many, Seed(seeds[1]))),
-        *(Case("label 0", "four documents, again", (some, Seed(seed)), secret="again") for seed in coins),
-        Case("strangers", few, (small, Seed(seeds[0]))),
+        Case("strangers", few, (small, Seed(seeds[0])), easy=True),
         Case("strangers", lots, (many, Seed(seeds[1]))),
-        Case("generator", "four documents", (some, Seed(seeds[2]))),
-        Case("generator", "the same state of the generator again", (some, Seed(seeds[2])), secret="same"),
+        *(
+            Case("label 0", "four documents, again", (some, Seed(seed)), secret="again", easy=True)
+            for seed in coins[:-1]
+        ),
+        Case("strangers", "four documents, again and again", (some, Seed(coins[-1])), secret="again", easy=True),
+        Case("generator", "four documents", (some, Seed(seeds[2])), easy=True),
+        Case("generator", "the same state of the generator again", (some, Seed(seeds[2])), secret="same", easy=True),
         Case("generator", "the same generator, later", (some, Seed(seeds[2], used=5)), secret="other"),
         Case("generator", "another generator", (some, Seed(seeds[3])), secret="other"),
     ]
@@ -233,10 +240,10 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
         return "a label is neither 0 nor 1"
     pairs = list(zip(*known, label.tolist(), strict=True))
     lengths = [len(document) for document in documents]
-    if case.secret == "again":
-        return judge_coins(answers[-TIMES:])
+    if case.secret == "again" and case.aspect == "label 0":
+        return None if judge_firsts(pairs, lengths) else judge_coins(answers)  # other pairs have labels of their own
     judge = {"pairs": judge_firsts, "label 0": judge_followers, "strangers": judge_strangers}[case.aspect]
-    return judge(pairs, lengths)
+    return judge(pairs, lengths) or (judge_turns(answers, place, lengths) if case.secret == "again" else None)
 
 
 Pairs = list[tuple[Place, Place, int]]
@@ -244,10 +251,34 @@ Pairs = list[tuple[Place, Place, int]]
 
 def judge_coins(answers: Sequence[Arrays]) -> str | None:
     """Whether coins are tossed: they do not come out even every time."""
-    labels = [answer["2"] for answer in answers if "2" in answer]
-    if len(labels) < TIMES or any(abs(2 * label.sum() - len(label)) > 1 for label in labels):
+    labels = latest(answers, TIMES, "2")
+    if not labels:
         return None
-    return "exactly half of the pairs have the label 1, every time: a coin decides for each pair by itself"
+    if all(abs(2 * label.sum() - len(label)) <= 1 for label in labels):
+        return "exactly half of the pairs have the label 1, every time: a coin decides for each pair by itself"
+    if tied(np.stack(labels).astype(int), 0.5):
+        return "the label of one pair says what that of another one is: a coin decides for each pair by itself"
+    return None
+
+
+def judge_turns(answers: Sequence[Arrays], place: dict[tuple[int, ...], Place], lengths: list[int]) -> str | None:
+    """Whether the strangers of the longest document go round in turns: their documents, and the sentences in these."""
+    labels = latest(answers, TIMES, "2")
+    if not labels or all(np.array_equal(answer["1"], answers[-1]["1"]) for answer in answers[-TIMES:]):
+        return None
+    own = lengths.index(max(lengths))
+    drawn = np.full((2, TIMES, FEW), -1)
+    for time, answer in enumerate(answers[-TIMES:]):
+        first, second = ([place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01")
+        strange = [b for a, b, label in zip(first, second, answer["2"]) if label == 1 and a and b and a[0] == own]
+        for k, (document, sentence) in enumerate(strange[:FEW]):
+            size = lengths[document]
+            drawn[:, time, k] = document, sentence * 3 // size if size % 3 == 0 else -1
+    if tied(drawn[0], 1 / (len(lengths) - 1)) or tied(drawn[1], 1 / 3):
+        return (
+            "the strangers depend on one another, as if they took turns: draw document and sentence for each by itself"
+        )
+    return None
 
 
 def judge_firsts(pairs: Pairs, lengths: list[int]) -> str | None:
@@ -347,6 +378,7 @@ pair_sentences = Part(
     pair_cases,
     judge=judge_pairs,
     result="run_pair_sentences",
+    needs={"pairs": ("label 0", "strangers", "generator")},
 )
 
 
@@ -382,7 +414,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         return Case(aspect, about, (*random_texts(lengths, T, words, generator), V, seed), **more)
 
     again_and_again = (*random_texts([40] * 30, 40, every, generator), V)
-    tosses = torch.randint(2**31, (TOSSES,), generator=generator).tolist()
+    tosses = torch.randint(2**31, (TOSSES + 1,), generator=generator).tolist()
     few = case("generator", "50 texts", lengths[:50], 45, every, V, Seed(seeds[3]))
     again = (*few.arguments[:-1], Seed(seeds[3]))
     later, other = (*few.arguments[:-1], Seed(seeds[3], used=5)), (*few.arguments[:-1], Seed(seeds[4]))
@@ -392,7 +424,8 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         case("places", "150 texts of 8 to 41 tokens, padded to 45", lengths, 45, every, V, Seed(seeds[1])),
         case("places", "texts of 3 to 6 tokens, padded to 8", short, 8, every, V, Seed(seeds[5])),
         case("what is seen", "1,000 texts of 40 tokens, padded to 42", [40] * 1000, 42, every, V, Seed(seeds[2])),
-        *(Case("what is seen", "30 texts of 40 tokens, again", (*again_and_again, Seed(seed))) for seed in tosses),
+        *(Case("what is seen", "30 texts of 40 tokens, again", (*again_and_again, Seed(seed))) for seed in tosses[:-1]),
+        Case("places", "30 texts of 40 tokens, again and again", (*again_and_again, Seed(tosses[-1]))),
         case("any word", "600 texts of 100 tokens; V = 13", [100] * 600, 100, range(6, 10), 13, Seed(seeds[6])),
         few,
         Case("generator", "the same state of the generator again", again, secret="same"),
@@ -416,7 +449,7 @@ def judge_masking(case: Case, answers: Sequence[Arrays]) -> str | None:
     if case.aspect == "generator":
         return judge_draws(case, answers, "1")
     if case.aspect == "places":
-        return judge_places(ids, mask, chosen)
+        return judge_places(ids, mask, chosen) or judge_sets(ids, answers)
     if not chosen.any():
         return "no token is chosen"
     if case.aspect == "any word":
@@ -449,6 +482,21 @@ def judge_places(ids, mask, chosen) -> str | None:
             return "not all places are equally likely: each set of so many words has the same chance"
         if (chosen[:, :-1] & chosen[:, 1:]).sum() > 0.5 * chosen.sum():
             return "the chosen words stand side by side: draw each place by itself"
+    return None
+
+
+def judge_sets(ids: np.ndarray, answers: Sequence[Arrays]) -> str | None:
+    """Whether the places of a text are independent, but for their number, and those of two texts altogether."""
+    found = latest(answers, TOSSES, "1")
+    if not found or found[0].shape != ids.shape or len(ids) > 100:
+        return None
+    free = ids >= WORDS
+    chosen = np.stack([one[free].reshape(len(ids), -1) for one in found])  # (times, texts, words)
+    k, n = chosen[0, 0].sum(), chosen.shape[-1]
+    if tied(chosen.reshape(-1, n), k * (k - 1) / (n * (n - 1))):
+        return "some places are chosen together, or never: each set of so many words has the same chance"
+    if tied(chosen.swapaxes(1, 2).reshape(-1, len(ids)), (k / n) ** 2):
+        return "the places of one text say which ones of another are chosen: draw them for each text by itself"
     return None
 
 
@@ -808,7 +856,8 @@ best_spans = Part(
     {"best pair": 3, "order": 4, "text": 4, "longest": 3},
     span_cases,
     spans_reference,
-    {
+    needs={"best pair": ("order", "text", "longest")},
+    suspects={
         "longest is not used": ANY_LENGTH,
         "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
         "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
@@ -1078,7 +1127,7 @@ fine_tune = Part(
     {f"F1 {LOW:.0%}": 4, f"F1 {HIGH:.0%}": 4, "whole model": 4},
     tune_cases,
     judge=judge_tagger,
-    result="model",
+    result="trained",
     seconds=180,
 )
 

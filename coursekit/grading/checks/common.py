@@ -280,6 +280,53 @@ def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> 
     return None
 
 
+RARE = 1e-7  # the chance that a right answer is found wrong by one call of ``tied``
+
+
+def tied(draws: np.ndarray, chance: float) -> bool:
+    """Whether some two of several things, all of them drawn again and again, depend on each other.
+
+    How often two things come out alike is compared with what independent ones do, for every pair of them. Chernoff's
+    bound says how far such a count may be off, ``P(share beyond q) <= exp(-n KL(q, p))``. It holds for any n and p,
+    which a number of standard deviations does not.
+
+    Args:
+        draws: (times, things): which kind each thing was, a whole number, -1 where it was not drawn; or, if boolean,
+            whether it was chosen, so that alike means that both were.
+        chance: that two independent things are alike.
+    """
+    pairs = np.triu_indices(draws.shape[1], 1)
+
+    def together(here: np.ndarray) -> np.ndarray:
+        """How often both of a pair are True."""
+        return (here.T.astype(float) @ here)[pairs]
+
+    if draws.dtype == bool:
+        n, alike = len(draws), together(draws)
+    else:
+        n, alike = together(draws >= 0), sum(together(draws == kind) for kind in np.unique(draws[draws >= 0]))
+    q = alike / np.maximum(n, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.nan_to_num(q * np.log(q / chance)) + np.nan_to_num((1 - q) * np.log((1 - q) / (1 - chance)))
+    return bool((n * far > np.log(2 * len(q) / RARE)).any())
+
+
+def latest(answers: Sequence[Arrays], times: int, name: str) -> list[np.ndarray]:
+    """The result of this name of the last so many calls, whose arguments differ in nothing but the generator.
+
+    Empty if one of them is missing or of another size, or if all of them are the same: what has nothing to do with the
+    generator is told elsewhere.
+    """
+    found = [answer[name] for answer in answers[-times:] if name in answer]
+    if (
+        len(found) < times
+        or len({one.shape for one in found}) > 1
+        or all(np.array_equal(one, found[0]) for one in found)
+    ):
+        return []
+    return found
+
+
 def equally_likely(counts: np.ndarray) -> bool:
     """A count may differ from its mean by six standard deviations: right answers fail once in millions."""
     n, p = counts.sum(), 1 / len(counts)

@@ -68,6 +68,7 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         rate("at the end", steps, steps, first),
         rate("on the way", steps - 2, steps, later),
         follow("teacher", tiny, 0.9, 1, 1, 1, "0"),
+        follow("teacher", tiny, 0.5, 1, 1, 1, "0"),
         follow("teacher", small, first, D, d_ff, K, "0"),
         follow("teacher", small, later, 3, 3, 3, "0"),
         follow("apart", small, first, D, d_ff, K, "1"),
@@ -121,6 +122,7 @@ averages = Part(
         ),
         "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
     },
+    needs={"apart": ("teacher",)},
 )
 
 
@@ -338,6 +340,7 @@ def crops_cases(generator: torch.Generator) -> list[Case]:
     three = [middle, large, small, large, middle, middle]
     alike = "B = V = D: no axis can be told by its size"
     return [
+        case("vectors", "one image, one view", 1, 1, 2, [small], "0"),
         case("vectors", "one image, two views of one size", 1, 1, 2, [small] * 2, "0"),
         case("vectors", "two large views first, then small ones", B, C, D, published, "0"),
         case("vectors", "sizes in any order", B, C, D, mixed, "0"),
@@ -417,6 +420,7 @@ crops = Part(
         "stand": calls_of(lambda sides, B: 1 + sum(a != b for a, b in pairwise(sides))),
         "all views were scaled to one size, that of the largest: the backbone reads each size as it is": resized,
     },
+    needs={"calls": ("vectors",)},
 )
 
 
@@ -552,6 +556,7 @@ steps = Part(
             fresh=False
         ),
     },
+    needs={"no gradient": ("loss", "student", "teacher", "centre")},
 )
 
 

@@ -28,6 +28,7 @@ from coursekit.grading.checks.common import (
     by_seed,
     in_pairs,
     judge_draws,
+    latest,
     mean_of_means,
     nats,
     norm,
@@ -43,6 +44,7 @@ from coursekit.grading.checks.common import (
     sizes,
     smallest_set,
     thirds,
+    tied,
     together,
     viewed_thirds,
     wide,
@@ -396,6 +398,7 @@ may_come = Part(
 
 # --- which token comes ---------------------------------------------------------------------------------------
 
+ROWS, TIMES, FLAT = 60, 60, 6  # rows of so many equal logits are drawn so often, to see whether they are independent
 DRAWS = 4000  # rows of each of two kinds: their shares are known to within 0.05, six standard deviations
 
 
@@ -496,14 +499,17 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         return Case(aspect, about, (rows, temperature, k, p, seed), **more)
 
     few = case("generator", "20 rows", 1.0, None, None, Seed(seeds[0]), 10)
-    again, later, other = (
+    same, later, other = (
         (*few.arguments[:-1], seed) for seed in (Seed(seeds[0]), Seed(seeds[0], used=5), Seed(seeds[1]))
     )
+    flat = torch.zeros(ROWS, FLAT), 1.0, None, None
+    again = torch.randint(2**31, (TIMES,), generator=generator).tolist()
     hot, cold = number(generator, 20, 30) / 10, number(generator, 4, 6) / 10
     many = f"{2 * DRAWS:,} rows"
     return [
         case("greedy", "4 rows", 0, None, None, Seed(seeds[2]), 2),
         case("greedy", "4 rows", 0, 3, 0.9, Seed(seeds[2]), 2),
+        *(Case("temperature", f"{ROWS} rows of zeros, again", (*flat, Seed(seed)), secret="again") for seed in again),
         case("temperature", many, 1.0, None, None, Seed(seeds[3])),
         case("temperature", many, hot, None, None, Seed(seeds[4])),
         case("temperature", many, cold, None, None, Seed(seeds[5])),
@@ -512,7 +518,7 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         case("top-k and top-p", many, 1.0, 3, 0.8, Seed(seeds[6])),
         case("in order", many, hot, None, 0.7, Seed(seeds[7])),
         few,
-        Case("generator", "the same state of the generator again", again, secret="same"),
+        Case("generator", "the same state of the generator again", same, secret="same"),
         Case("generator", "the same generator, later", later, secret="other"),
         Case("generator", "another generator", other, secret="other"),
     ]
@@ -539,12 +545,18 @@ def judge_token(case: Case, answers: Sequence[Arrays]) -> str | None:
         return None if right else "at temperature 0 it is not the most likely token that comes"
     if case.aspect == "generator":
         return judge_draws(case, answers, ("value",))
+    if case.secret == "again":
+        return None  # what they show all together is looked at in the other cases
     n, V = len(tokens) // 2, logits.shape[1]
     found = np.stack([np.bincount(tokens[kind::2], minlength=V) / n for kind in range(2)])
     rows = logits[:2]
     if fits(found, torch.stack([chances(row, temperature, k, p) for row in rows]), n):
-        alike_ = (tokens[:-2:2] == tokens[2::2]).all()
-        return None if not alike_ else "rows of equal logits all get the same token"
+        if (tokens[:-2:2] == tokens[2::2]).all():
+            return "rows of equal logits all get the same token"
+        flat = [one for one in answers if "value" in one and one["value"].shape == (ROWS,)]
+        if (again := latest(flat, TIMES, "value")) and tied(np.stack(again), 1 / FLAT):
+            return "the tokens of two rows depend on each other: draw one for each row by itself"
+        return None
     for words, (wrong, _) in MISTAKEN.items():
         if fits(found, torch.stack([wrong(row, temperature, k, p) for row in rows]), n):
             return words

@@ -1089,7 +1089,7 @@ train = Part(
     {"0.70 bits": 6, "0.59 bits": 4},
     train_cases,
     judge=judge_model,
-    result="model",
+    result="trained",
     seconds=180,
 )
 

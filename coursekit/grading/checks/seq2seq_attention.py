@@ -18,11 +18,13 @@ from coursekit.grading.checks.common import (
     SOFTMAXES,
     equally_likely,
     judge_zeros,
+    latest,
     numbers,
     sizes,
     softmax_cases,
     softmax_reference,
     some_allowed,
+    tied,
     wide,
 )
 from coursekit.grading.mistakes import given
@@ -273,16 +275,26 @@ bahdanau_step = Part(
 # --- the data ------------------------------------------------------------------------------------------
 
 
+AGAIN = 60  # small batches, to see whether sequences depend on one another
+
+
 def batch_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (5,), generator=generator).tolist()
     longest, symbols = sizes(generator, 1, 6, 8)[0], sizes(generator, 1, 3, 5)[0]
     many = (4000, longest, symbols)
     about = f"4,000 sequences of up to {longest} of {symbols} symbols"
+    again = [
+        Case(
+            "sequences", "24 sequences, again and again", (24, longest, symbols, Seed(seed)), secret="again", easy=True
+        )
+        for seed in torch.randint(2**31, (AGAIN,), generator=generator).tolist()
+    ]
     return [
         Case("sequences", about, (*many, Seed(seeds[0]))),
         Case("sequences", "the same state of the generator again", (*many, Seed(seeds[0])), secret="same"),
         Case("sequences", "the same generator, later", (*many, Seed(seeds[0], used=5)), secret="other"),
         Case("sequences", "another generator", (*many, Seed(seeds[1])), secret="other"),
+        *again,
         Case("mask", "1,000 sequences", (1000, longest, symbols, Seed(seeds[2]))),
         Case("mask", "one sequence", (1, longest, symbols, Seed(seeds[3]))),
         Case("target", "1,000 sequences", (1000, longest, symbols, Seed(seeds[4]))),
@@ -313,6 +325,8 @@ def judge_batch(case: Case, answers) -> str | None:
         return judge_mask(source, mask, lengths)
     if case.aspect == "target":
         return judge_target(source, lengths, target)
+    if case.secret == "again":
+        return judge_rows(answers, longest, symbols)
     before = answers[-2] if len(answers) > 1 else {}
     unchanged = {name: np.array_equal(before.get(name), answers[-1][name]) for name in "012"}
     if case.secret == "same" and not all(unchanged.values()):
@@ -321,6 +335,8 @@ def judge_batch(case: Case, answers) -> str | None:
         return "another generator, or the same one later, gave the same batch: draw from the generator you are given"
     if case.secret == "other" and unchanged["1"]:
         return "the lengths do not depend on the generator: draw them"
+    if case.secret == "other" and len(np.unique(lengths)) > 1:
+        return None  # how it is drawn was judged before
     return judge_draws(source, mask, longest, symbols)
 
 
@@ -359,7 +375,7 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
         (lengths - 1, longest, "the lengths are not equally likely"),
         (drawn, symbols, UNEVEN),
     ]
-    if (mask == (np.arange(longest) < lengths[:, None])).all():  # otherwise the aspect of the mask says so
+    if padded_right(mask):  # otherwise the aspect of the mask says so
         both = mask[:, 1::2]  # symbols 1 and 2, 3 and 4, ... that are real
         left, right = source[:, 0 : 2 * both.shape[1] : 2][both], source[:, 1::2][both]
         together, first = left * symbols + right, (lengths - 1) * symbols + source[:, 0]
@@ -370,6 +386,23 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
     for codes, kinds, words in chances:
         if not equally_likely(np.bincount(codes, minlength=kinds)):
             return words
+    if padded_right(mask) and tied(np.where(mask, source, -1), 1 / symbols):
+        return "two symbols of a sequence depend on each other, wherever they stand: draw each for itself"
+    return None
+
+
+def padded_right(mask: np.ndarray) -> bool:
+    return bool((mask == (np.arange(mask.shape[1]) < mask.sum(axis=1)[:, None])).all())
+
+
+def judge_rows(answers, longest, symbols) -> str | None:
+    """Whether the sequences of a batch are independent of one another, by many small batches."""
+    sources, masks = (latest(answers, AGAIN, name) for name in "01")
+    if not sources or not masks or sources[0].shape != masks[0].shape or not all(map(padded_right, masks)):
+        return None
+    lengths, drawn = np.stack([mask.sum(axis=1) for mask in masks]), np.where(masks, sources, -1)
+    if tied(lengths, 1 / longest) or tied(drawn.reshape(AGAIN, -1), 1 / symbols):
+        return "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
     return None
 
 
@@ -388,7 +421,13 @@ def judge_target(source, lengths, target) -> str | None:
     return "target is not the reversal of the real symbols"
 
 
-reversal_batch = Part("reversal_batch", {"sequences": 4, "mask": 3, "target": 3}, batch_cases, judge=judge_batch)
+reversal_batch = Part(
+    "reversal_batch",
+    {"sequences": 4, "mask": 3, "target": 3},
+    batch_cases,
+    judge=judge_batch,
+    needs={"mask": ("sequences",), "target": ("sequences",)},
+)
 
 
 # --- the trained model ---------------------------------------------------------------------------------
@@ -426,7 +465,7 @@ def judge_model(case: Case, answers) -> str | None:
     )
 
 
-train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="model", seconds=90)
+train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="trained", seconds=90)
 
 PARTS = (luong_score, additive_score, masked_softmax, attention_step, bahdanau_step, reversal_batch, train)
 WRITTEN = {"read_a_map": 10}

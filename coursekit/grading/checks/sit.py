@@ -828,6 +828,50 @@ def guesses(model: SiT) -> bool:
     return min(losses) > 0.9 * np.log(len(z) - 1)
 
 
+# What trained heads do with digits that they have not seen, measured on 256 of the split "train" that were kept out of
+# 14 trainings, nine of them with a contrastive loss, three of these short, 185 updates. Contrastive losses were 0.5 to
+# 2.0 at the temperature 0.1, turns 88 % right, restored images alike by 0.96 and more. Heads that were not trained
+# had 3.6 and more, even where the light was projected out of the first weights; 23 to 32 %; and 0.05 and less.
+CONTRAST, TURNED_RIGHT, RESTORED = 3.0, 0.5, 0.5
+TOGETHER = 64  # images whose views are contrasted
+
+
+def same_image(one: Tensor, other: Tensor) -> float:
+    """The mean correlation of their pixels."""
+    one, other = (x.flatten(1) - x.flatten(1).mean(dim=1, keepdim=True) for x in (one, other))
+    return F.cosine_similarity(one, other).mean().item()
+
+
+@torch.inference_mode()
+def untaught(model: SiT, seed: int) -> str | None:
+    """Whether none of its heads does with new digits what its objective teaches, in words.
+
+    Features in which a digit's like can be found come from a skilful choice of weights, too; the task is to train them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    images = digits("test").images[torch.randperm(400, generator=generator)[: 4 * TOGETHER]]
+    views = [lit(images, generator) for _ in range(2)]
+    said = [model(view) for view in views]
+    if "contrastive" in model.config.objectives:
+        partner = torch.arange(2 * TOGETHER).roll(TOGETHER)
+        pairs = [torch.cat(both) for both in zip(*(one["contrastive"].split(TOGETHER) for one in said))]
+        for temperature in (0.1, 0.2):
+            logits = [(z @ z.T / temperature).fill_diagonal_(-torch.inf) for z in pairs]
+            if np.mean([F.cross_entropy(one, partner).item() for one in logits]) <= CONTRAST:
+                return None
+    if "rotation" in model.config.objectives:
+        for way in (1, -1):  # whichever way its labels count, and whatever came first, turning or lighting
+            for turned in (lambda k: lit(images.rot90(k, (-2, -1)), generator), lambda k: views[0].rot90(k, (-2, -1))):
+                found = [(model(turned(k))["rotation"].argmax(dim=1) == way * k % 4).float().mean() for k in range(4)]
+                if sum(found) / 4 >= TURNED_RIGHT:
+                    return None
+    if "reconstruction" in model.config.objectives:
+        restored = said[0]["reconstruction"]
+        if max(same_image(restored, images), same_image(restored, views[0])) >= RESTORED:
+            return None
+    return "none of its heads has learned what its objective teaches: train the model, its weights as well as its heads"
+
+
 def why_not(model: SiT) -> str:
     """The likely reason for wrong digits, in words."""
     if bool((model.vit.norm.weight == 1).all()):
@@ -848,12 +892,12 @@ def why_not(model: SiT) -> str:
 
 
 @once_for_a_model
-def judged(model: SiT, seed: int) -> tuple[float, str]:
-    """The share of right digits, and why not more are right."""
+def judged(model: SiT, seed: int) -> tuple[float, str, str | None]:
+    """The share of right digits, why not more are right, and whether its heads have learned nothing."""
     test, generator = digits("test"), torch.Generator().manual_seed(seed)
     asked, labels = test.images.repeat(2, 1, 1, 1), test.labels.repeat(2)
     right = neighbours_right(model, digits("train"), asked, labels, generator)
-    return right, why_not(model) if right < HIGH else ""
+    return right, why_not(model) if right < HIGH else "", untaught(model, seed) if right >= LOW else None
 
 
 def judge_features(case: Case, answers: Sequence[Arrays]) -> str | None:
@@ -861,9 +905,9 @@ def judge_features(case: Case, answers: Sequence[Arrays]) -> str | None:
     model = rebuilt(answers[-1])
     if isinstance(model, str):
         return model
-    right, why = judged(model, case.secret)
+    right, why, untrained = judged(model, case.secret)
     wanted = {f"{bound:.0%} right": bound for bound in (LOW, HIGH)}[case.aspect]
-    return None if right >= wanted else f"{right:.0%} are right, {wanted:.0%} are asked for: {why}"
+    return untrained if right >= wanted else f"{right:.0%} are right, {wanted:.0%} are asked for: {why}"
 
 
 pretrain = Part(
@@ -871,7 +915,7 @@ pretrain = Part(
     {f"{LOW:.0%} right": 6, f"{HIGH:.0%} right": 8},
     pretrain_cases,
     judge=judge_features,
-    result="model",
+    result="trained",
     seconds=180,
 )
 

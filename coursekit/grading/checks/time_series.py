@@ -751,7 +751,7 @@ train_forecaster = Part(
     {f"{LOW:.0%} of the way": 8, f"{HIGH:.0%} of the way": 8},
     train_cases,
     judge=judge_forecasts,
-    result="model",
+    result="trained",
     seconds=180,
 )
 

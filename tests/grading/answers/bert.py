@@ -107,6 +107,15 @@ def pair_sentences(documents, generator):
      "    pairs = []\n", """    pairs, n = [], sum(map(len, documents)) - len(documents)
     coins = iter((torch.randperm(n, generator=generator) % 2).tolist())
 """, "if draw(2)", "if next(coins)"),
+    (9, "the label of one pair says what that of another one is",
+     "            if draw(2)", """            if len(pairs) % 4 == 0: coins = [draw(2), draw(2)]
+            if coins[len(pairs) % 2] ^ (len(pairs) % 4 > 1)"""),
+    (8, "the strangers depend on one another, as if they took turns", "    pairs = []\n",
+     "    pairs, turn = [], draw(12)\n", "documents[(d + 1 + draw(len(documents) - 1)) % len(documents)]",
+     "documents[(d + 1 + (turn := turn + 1) % (len(documents) - 1)) % len(documents)]"),
+    (0, "every pair has the label 0", """def pair_sentences(documents, generator):
+    return [(a, b, 0) for document in documents for a, b in zip(document, document[1:])]
+"""),
     (9, "the pairs are in another order", "return pairs", "return pairs[::-1]"),
     (9, "B stands two places behind A", "i + 1", "min(i + 2, len(document) - 1)"),
 ]),
@@ -156,6 +165,16 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
     (11, "exactly 80 % of the chosen tokens become [MASK]", "    seen = ids.clone()",
      """    fate[chosen] = (torch.randperm(int(chosen.sum()), generator=generator) + 0.5) / chosen.sum()
     seen = ids.clone()"""),
+    (10, "some places are chosen together, or never", "    chosen = (rank < number[:, None]) & free\n",
+     """    chosen = torch.zeros_like(free)
+    for b, n in enumerate(number.int().tolist()):
+        here = free[b].nonzero()[:, 0]
+        first = float(torch.rand((), generator=generator)) * len(here)
+        chosen[b, here[[int(first + i * len(here) / n) % len(here) for i in range(min(n, len(here)))]]] = True
+"""),
+    (10, "the places of one text say which ones of another are chosen",
+     "torch.rand(ids.shape, generator=generator).masked_fill(~free",
+     "torch.rand(ids.shape, generator=generator)[torch.arange(len(ids)) // 2].masked_fill(~free"),
     (0, "the first tensor that you are given is changed", "ids.clone()", "ids"),
 ]),
 "masked_lm_loss": (FIRST, ["""def masked_lm_loss(logits, target, masked):
@@ -226,6 +245,10 @@ def best_spans(start, end, allowed, longest=None):  # the course's own, window b
     (7, "then put in order", """def best_spans(start, end, allowed, longest=None):
     pair = torch.stack([start, end]).masked_fill(~allowed, -torch.inf).argmax(dim=2)
     return pair.sort(dim=0).values.T
+"""),
+    (0, "it counts as soon as something of 'order' or 'text' or 'longest' is right",
+     """def best_spans(start, end, allowed, longest=None):
+    return torch.stack([start.argmax(dim=1), end.argmax(dim=1)], dim=1)
 """),
     (10, "in the question for instance", "allowed[b, i] and allowed[b, j] and ", ""),
     (11, "longest is not used", "longest is None or j - i + 1 <= longest", "True"),

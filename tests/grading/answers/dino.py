@@ -30,10 +30,15 @@ def follow(teacher, student, momentum):
      "1 - (1 - momentum) * (math.cos(math.pi * step / steps) + 1) / 2", "momentum + (1 - momentum) * step / steps"),
     (7, "1 - momentum takes the place of `momentum`",
      "momentum * theirs + (1 - momentum) * ours", "(1 - momentum) * theirs + momentum * ours"),
-    (7, "the teacher that was given has not changed",
+    (5, "the teacher that was given has not changed",
      "theirs.copy_(momentum * theirs + (1 - momentum) * ours)", "theirs = momentum * theirs + (1 - momentum) * ours"),
-    (7, "only the matrices follow",
+    (5, "only the matrices follow",
      "zip(teacher.parameters(), student.parameters())", "[(t.weight, s.weight) for t, s in zip(teacher, student)]"),
+    (0, "it counts as soon as something of 'teacher' is right", """def momentum_at(step, steps, momentum):
+    return momentum
+def follow(teacher, student, momentum):
+    pass
+"""),
     (10, "the teacher's weights now hang on the student's", "with torch.no_grad()", "if True"),
 ]),
 "centring": (FIRST, ["""def targets(logits, centre, temperature):
@@ -130,6 +135,10 @@ def pair_loss(student, targets, temperature):  # the course's own
         start = end
     return torch.stack(found, dim=1)
 """),
+    (0, "it counts as soon as something of 'vectors' is right", """def encode(backbone, views):
+    found = [backbone(view) for view in {view.shape[-1]: view for view in views}.values()]
+    return torch.zeros(len(views[0]), len(views), found[0].shape[-1])
+"""),
     (0, "all views were scaled to one size", """def encode(backbone, views):
     side = max(view.shape[-1] for view in views)
     views = [F.interpolate(view, size=(side, side), mode="bilinear") for view in views]
@@ -182,6 +191,9 @@ def training_step(student, teacher, optimizer, centre, views, settings):
     return loss, centre
 """], [
     (14, "a gradient went into the teacher", "with torch.no_grad():\n        raw", "raw"),
+    (14, "a gradient went into the teacher: compute its logits inside torch.no_grad()",
+     "with torch.no_grad():\n        raw", "raw",
+     "    optimizer.step()\n", "    optimizer.step()\n    teacher.zero_grad()\n"),
     (5, "the centre is updated before the loss", """    m = settings.centre_momentum
     centre = m * centre + (1 - m) * raw.detach().flatten(0, 1).mean(dim=0)
 """, "", "    goal = ", """    m = settings.centre_momentum
@@ -193,7 +205,11 @@ def training_step(student, teacher, optimizer, centre, views, settings):
     (11, "the teacher's average is the wrong way round", "settings.momentum * theirs + (1 - settings.momentum) * ours",
      "settings.momentum * ours + (1 - settings.momentum) * theirs"),
     (5, "the student's temperature sharpens the teacher", "teacher_temperature", "student_temperature"),
-    (2, "the teacher sees all views", "views[:, :2]", "views"),
+    (0, "the teacher sees all views", "views[:, :2]", "views"),
+    (0, "it counts as soon as something of 'loss'",
+"""def training_step(student, teacher, optimizer, centre, views, settings):
+    return torch.tensor(1.0), centre
+"""),
     (14, "the gradients are not set to zero", "    optimizer.zero_grad()\n", ""),
 ]),
 "knn_votes": (FIRST, ["""def knn_votes(features, labels, queries, k, temperature, classes):

@@ -180,6 +180,10 @@ def may_come(logits, k=None, p=None):  # the course's own
     (10, "at temperature 0 it is not the most likely", "return logits.max(dim=-1).indices", "temperature = 1"),
     (11, "not from one with a seed of its own", "generator=generator", "generator=torch.Generator().manual_seed(0)"),
     (2, "one token for each row", ".squeeze(1)", ""),
+    (3, "the tokens of two rows depend on each other",
+     "return torch.multinomial(chance, 1, generator=generator).squeeze(1)",
+     """u = (torch.rand(1, generator=generator) + 0.618034 * torch.arange(len(chance)).double()) % 1
+    return (chance.cumsum(dim=1) < u[:, None]).sum(dim=1).clamp(max=chance.shape[1] - 1)"""),
     (3, "drawn from the probabilities of the first one", "torch.multinomial(chance, 1, generator=generator).squeeze(1)",
      "torch.multinomial(chance[0], len(chance), replacement=True, generator=generator)"),
 ]),

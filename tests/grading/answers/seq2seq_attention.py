@@ -150,6 +150,17 @@ def additive_score(query, keys, W, U, v):
      "source.gather(1, (lengths - 1 - place).clamp(min=0)).where(mask, 0)", "source.flip(1)"),
     (6, "or not independent",
      "(n_sequences, longest), generator=generator)", "(n_sequences, 1), generator=generator).expand(-1, longest)"),
+    (6, "two symbols of a sequence depend on each other",
+     "source.gather", "(source := source.index_copy(1, place[2::2], source[:, :1].expand(-1, len(place[2::2])))"
+     ".where(mask, 0)).gather"),
+    (6, "two sequences of a batch depend on each other", "    return source", """    half = n_sequences // 2
+    for one in (source, mask, target):
+        one[half : 2 * half] = one[:half]
+    return source"""),
+    (0, "all sequences are the same", """def reversal_batch(n_sequences, longest, n_symbols, generator):
+    source = torch.zeros(n_sequences, longest, dtype=torch.long)
+    return source, source == 0, source
+"""),
     (6, "the lengths are not equally likely",
      "(n_sequences, 1), generator=generator)", "(2, n_sequences, 1), generator=generator).amax(dim=0)"),
 ]),

@@ -299,6 +299,15 @@ def painting_loss(guessed, patches, order, visible):
     (0, "its contrastive loss is that of mere guesses", "500", "60",
      "vectors, 0", "vectors.view(2, -1, 64).transpose(0, 1), 0"),
     (6, "train longer", "500", "185"),
+    (0, "none of its heads has learned what its objective teaches", """def pretrain(images):
+    model, place = new_sit("reconstruction", "rotation", "contrastive"), torch.linspace(-1, 1, 4)
+    q = torch.linalg.qr(torch.stack([torch.ones(16), place.repeat_interleave(4), place.repeat(4)], dim=1)).Q
+    with torch.no_grad():
+        w = model.vit.patch_embedding.weight
+        w -= (w.flatten(1) @ q @ q.T).view_as(w)
+        model.vit.positions.code.mul_(30)
+    return model
+"""),
     (0, "the training diverged", "500", "3", "torch.optim.AdamW", "torch.optim.SGD",
      "4e-3 * min((step + 1) / warmup, (updates - step) / (updates - warmup))", "1e38"),
     (0, "it returned a model and something else", "500", "3", "return model", "return model, loss"),

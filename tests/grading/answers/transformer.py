@@ -151,7 +151,8 @@ def learning_rate(step, d_model, warmup):
         return step / (warmup * math.sqrt(d_model * warmup))
     return 1 / math.sqrt(d_model * step)
 """], [
-    (1, "in the warm-up n ** -0.5 is the larger of the two", "min(", "max("),
+    (0, "in the warm-up n ** -0.5 is the larger of the two", "min(", "max("),
+    (0, "it counts as soon as something of 'warm-up' or 'decay'", "min(n**-0.5, n * warmup**-1.5)", "warmup**-0.5"),
     (0, "ZeroDivisionError", "step + 1", "step"),
     (2, "the first update, step 0, is n = 1", "step + 1", "max(step, 1)"),
     (0, "lost its sign: d_model ** -0.5", "d_model**-0.5", "d_model**0.5"),
@@ -315,6 +316,10 @@ def train(model, updates=350):
     (12, "read the source's padding like words", "range(350)", "range(300)", "source != PAD", "source > -1"),
     (12, "the encoder has learned to read", "range(350)", "range(300)",
      "model.encode(source, mask)", "model.encode(source, source > -1)"),
+    (12, "the model that learned is not the one that train was given", "range(350)", "range(300)",
+     "    optimizer = ", "    given, model = model, Transformer(model.config)\n    optimizer = ",
+     "model.encode(source, mask)", "model.encode(source, source > -1)",
+     "return model", "given.load_state_dict(model.state_dict(), strict=False)\n    return given"),
     (0, "the training diverged", "torch.optim.Adam", "torch.optim.SGD", "betas=(0.9, 0.98), eps=1e-9", "lr=1.0",
      "range(350)", "range(10)", "0.5 * inverse_sqrt(64, 100)(step, 0)", "1e38"),
     (0, "its sizes differ", """def train(model):
