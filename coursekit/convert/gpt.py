@@ -64,6 +64,10 @@ def their_names(model: GPT) -> dict[str, str]:
     found = {}
     for ours in model.state_dict():
         module, _, part = ours.rpartition(".")
+        if ours not in places and module not in places:
+            raise ValueError(
+                f"{ours} has no name in Hugging Face's layout: give it one in BODY or BLOCK, or leave it out"
+            )
         found[ours] = places[ours] if ours in places else f"{places[module]}.{part}"
     return found
 

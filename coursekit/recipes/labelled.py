@@ -126,7 +126,8 @@ def load_metrics() -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    _, folder, out, _ = read_command("labelled", __doc__, arguments)
+    alone = {"labelled": "it is the twin of DINO, which is trained so too"}
+    _, folder, out, _ = read_command("labelled", __doc__, arguments, alone=alone)
     report(train(folder, out or CHECKPOINTS))
 
 

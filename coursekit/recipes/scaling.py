@@ -164,7 +164,8 @@ def load_metrics() -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    _, folder, out, _ = read_command("scaling", __doc__, arguments)
+    alone = {"scaling": "these are many short runs, one after another"}
+    _, folder, out, _ = read_command("scaling", __doc__, arguments, alone=alone)
     kept, clock = folder / "metrics.json", Clock(folder / "seconds.json")
     found: dict[str, Any] = {"runs": {}, "checks": {}}
     if kept.exists():

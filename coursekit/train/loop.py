@@ -256,6 +256,10 @@ class Training:
             total += loss_sum.to(total)
         self.loss_sum += total
         self.count += count.to(self.count)
+        if self.device.type == "cpu" and not count:
+            raise ValueError(
+                f"the batches of step {self.step + 1} hold nothing to learn: their masks leave nothing to count"
+            )
         # only now is the number of things in all batches known
         learned = [p for p in self.model.parameters() if p.grad is not None]
         gradients = [p.grad for p in learned]

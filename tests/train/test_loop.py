@@ -308,6 +308,19 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_advice():
                  adamw(model, 0.1), 20).fit()  # fmt: skip
 
 
+def test_batches_with_nothing_to_learn_are_named_and_change_nothing():
+    model = nn.Linear(2, 1)
+    before = [p.clone() for p in model.parameters()]
+
+    def loss_fn(model, batch):
+        return model(batch["x"]).sum() * 0, torch.tensor(0)
+
+    data = Fresh(lambda generator: {"x": torch.ones(3, 2)}, seed=0)
+    with pytest.raises(ValueError, match="the batches of step 1 hold nothing to learn"):
+        Training(model, loss_fn, data, adamw(model, 1e-2), steps=2).fit()
+    assert all(map(torch.equal, model.parameters(), before))
+
+
 def test_ema_follows_by_its_formula():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     ema = EMA(model, 0.75)
