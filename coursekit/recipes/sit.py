@@ -3,9 +3,9 @@
 ``python -m coursekit.recipes.sit sit`` trains the one that is shipped and writes it to ``checkpoints/sit`` beside this
 file: float16 weights and ``metrics.json``. It learns in two stages, the later with strong changes of colour.
 ``… sit-objectives`` trains it for fewer steps with all objectives and with each alone, and ``… sit-few`` measures what
-remains of its lead where both may train on 120 labelled images: the shipped model, fine-tuned, and a convolutional
-network from scratch. Of these two only ``metrics.json`` is kept, in ``checkpoints/sit-objectives`` and
-``checkpoints/sit-few``. All can be stopped and started again at will.
+remains of its lead where both may train on 120 labelled images, with augmentation or without: the shipped model,
+fine-tuned, and a convolutional network from scratch. Of these two only ``metrics.json`` is kept, in
+``checkpoints/sit-objectives`` and ``checkpoints/sit-few``. All can be stopped and started again at will.
 """
 
 import json
@@ -43,7 +43,7 @@ RUNS = {"all": OBJECTIVES} | {name: (name,) for name in OBJECTIVES}
 VIEWS = {"size": 32, "scale": (0.7, 1.0), "p_foreign": 0.8, "sigma": (0.1, 0.5)}
 COLOURS = {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0.1}
 FEW, DRAWS, FEW_BATCH, FEW_TESTED = 120, 3, 64, 1200  # labelled images, sets of them; images of a batch and of a test
-FEW_STEPS = (150, 450)  # updates
+FEW_STEPS = (150, 450)  # updates; the fewer also without augmentation
 FEW_KINDS = {  # name -> model, learning rate
     "CNN": (lambda: CNN(CNNConfig(3, WIDTH, 3, len(CLASSES))), 2e-3),
     "SiT, fine-tuned": (lambda: Tuned(load()), 2e-3),
@@ -180,12 +180,13 @@ def measure_few(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]
     """Accuracies after 120 labels: of each kind, number of updates and set of images; those that are done are kept."""
     kept = folder / "metrics.json"
     found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    names = {f"{kind}, {n} updates": (kind, n) for n in FEW_STEPS for kind in FEW_KINDS}
-    for name, (kind, steps) in names.items():
+    names = {f"{kind}, {n} updates": (kind, n, True) for n in FEW_STEPS for kind in FEW_KINDS}
+    names |= {f"{kind}, {FEW_STEPS[0]} updates, unaugmented": (kind, FEW_STEPS[0], False) for kind in FEW_KINDS}
+    for name, (kind, steps, augment) in names.items():
         build, rate = FEW_KINDS[kind]
         for i in range(len(found.setdefault(name, [])), DRAWS):
             seed(i)
-            model, right = learn_few(build(), rate, i * FEW, steps=steps), {}
+            model, right = learn_few(build(), rate, i * FEW, augment, steps), {}
             for split in ("validation", "test"):
                 labels = unlabelled.images_of(split, unlabelled.QUERIES[split]).labels[:FEW_TESTED]
                 right[split] = accuracy(model, unlabelled.asked(split)[:FEW_TESTED], labels)

@@ -231,14 +231,15 @@ def test_fine_tuning_begins_with_the_shipped_features_and_changes_all_weights(fe
 def test_few_labels_are_measured_once_and_kept(few, tmp_path, monkeypatch):
     metrics = recipe.train("sit-few", tmp_path / "state", tmp_path / "out")
     assert json.loads((tmp_path / "out/sit-few/metrics.json").read_text()) == metrics
-    assert {name: len(found) for name, found in metrics["runs"].items()} == {
-        "CNN, 3 updates": 2, "SiT, fine-tuned, 3 updates": 2, "CNN, 5 updates": 2, "SiT, fine-tuned, 5 updates": 2
-    }  # fmt: skip
-    seed(1)
-    model = recipe.learn_few(recipe.Tuned(recipe.load()), 1e-3, 12, steps=3)
+    names = ["CNN, 3 updates", "SiT, fine-tuned, 3 updates", "CNN, 5 updates", "SiT, fine-tuned, 5 updates"]
+    assert list(metrics["runs"]) == [*names, *(f"{name}, unaugmented" for name in names[:2])]
+    assert {len(found) for found in metrics["runs"].values()} == {2}
     test = shapes(12, "test")
-    right = recipe.accuracy(model, recipe.as_numbers(test.images), test.labels)
-    assert metrics["runs"]["SiT, fine-tuned, 3 updates"][1]["test"] == right
+    for augment, how in ((True, ""), (False, ", unaugmented")):
+        seed(1)
+        model = recipe.learn_few(recipe.Tuned(recipe.load()), 2e-3, 12, augment, 3)
+        right = recipe.accuracy(model, recipe.as_numbers(test.images), test.labels)
+        assert metrics["runs"][f"SiT, fine-tuned, 3 updates{how}"][1]["test"] == right
     monkeypatch.setattr(recipe.Training, "update", lambda _: pytest.fail("it was trained before"))
     assert recipe.train("sit-few", tmp_path / "state", tmp_path / "again")["runs"] == metrics["runs"]
 
