@@ -29,7 +29,7 @@ from coursekit.grading.intake import Submission, submissions
 from coursekit.grading.magics import as_python
 from coursekit.grading.marking import check_hidden_cases, mark, seed_for
 from coursekit.grading.notebooks import read_released
-from coursekit.grading.plain import unusual
+from coursekit.grading.plain import carried_together, unusual
 from coursekit.grading.release import CHECK, checks_of, mark_up
 from coursekit.grading.rules import borrowed_in, forbidden_in, shadowed_in
 from coursekit.grading.tables import write_tables
@@ -268,6 +268,8 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
         if found := unusual(source):
             shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
+    for found in carried_together(code.values()):
+        notes.append(f"the answers have {found} in all: worth a look")
     behind = answers_of(marking.master)
     for part in checks.PARTS:
         for name in behind.get(CHECK + part.name, []):

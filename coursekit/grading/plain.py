@@ -120,13 +120,15 @@ EVALUATE = words(  # or read what may be code
 )
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
+BUILT_IN = {*vars(builtins)}
 KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callable type hasattr display coursekit")
 DEFINED = METHODS | words(
     "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
 )
 # In one answer, what could carry data: bytes of texts, numbers and their digits, bytes of different names, bytes of one
-# name. Right answers have at most 153, 24, 38, 304 and 28.
+# name, of docstrings, of all. Right answers have at most 153, 24, 38, 304, 28, 383 and 1321.
 MOST_LETTERS, MOST_NUMBERS, MOST_DIGITS, MOST_NAMES, LONGEST_NAME = 600, 200, 300, 1200, 60
+MOST_DOCUMENTED, MOST_CODE = 2500, 8000
 READ = METHODS | words("__name__ __class__ __version__ __doc__")
 
 
@@ -141,6 +143,7 @@ def brought_along(free: bool = False) -> frozenset[str]:
     waiting = [*map(importlib.import_module, OPEN if free else MODULES), super, type, property]
     waiting += [types.FunctionType, types.MethodType]
     waiting += [types.GeneratorType, types.CodeType, types.FrameType, torch.finfo(), torch.device("cpu")]
+    waiting += [types.CoroutineType, types.AsyncGeneratorType, types.TracebackType]
     waiting += [BaseException, AttributeError]
     waiting += [
         nn.Linear(1, 1),
@@ -188,6 +191,8 @@ def unusual(source: str) -> list[str]:
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
     found = [name for node in nodes for name in unusual_in(node, own)] + carried_in(nodes) + stored_in(nodes, SET)
     known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
+    found += ["long texts"] * (sum(map(len, docstrings_in(source))) > MOST_DOCUMENTED)
+    found += ["long code"] * (len(as_bytes(source)) > MOST_CODE)
     return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, known)]))
 
 
@@ -205,6 +210,21 @@ def carried_in(nodes: list[ast.AST]) -> list[str]:
         "long names": sum(names) > MOST_NAMES or max(names, default=0) > LONGEST_NAME,
     }
     return [what for what, is_so in found.items() if is_so]
+
+
+def docstrings_in(source: str) -> list[bytes]:
+    """Texts that stand by themselves, and that code can read by several ways."""
+    nodes = ast.walk(ast.parse(source)) if can_be_read(source) else []
+    values = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    return [as_bytes(one.value) for one in values if isinstance(one.value, str | bytes)]
+
+
+def carried_together(sources: Collection[str]) -> list[str]:
+    """What several answers hold, each of them too little of it to be told: texts and digits."""
+    if any(carried_in(nodes_of(source)) for source in sources):
+        return []
+    found = carried_in([node for source in sources for node in nodes_of(source)])
+    return [what for what in found if what != "long names"]
 
 
 def as_bytes(value: str | bytes) -> bytes:
@@ -323,6 +343,8 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
 
 def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
     match node:
+        case ast.Attribute(attr="compile", value=value) if ast.unparse(value) != "re" or "re" in own:
+            return ["compile"]  # of PyTorch's, to whose backend all code is open
         case ast.Attribute(attr="format" | "format_map"):
             return [name for name in formatted_in(node) if name == "format" or not is_everyday(name, own)]
         case ast.Attribute(attr="forward" | "encode" | "decode" as name, value=ast.Name(id=owner)) if (
@@ -337,8 +359,14 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
         case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see; of itself a module's methods
             theirs = frozenset(dir(nn.Module)) if is_self(node.value) else brought_along()
             return [f"{name} = ..."] * (name in theirs - STORED - SET or is_dunder(name))
-        case ast.MatchClass(cls=ast.Name(id=name), patterns=[_, *_]) if not hasattr(builtins, name):
+        case ast.MatchClass(cls=cls, patterns=[_, *_]) if ast.unparse(cls) not in BUILT_IN or ast.unparse(cls) in own:
             return ["match"]  # reads attributes whose names nobody sees
+        case ast.AsyncFunctionDef() | ast.Await():
+            return ["async"]
+        case ast.alias(asname="re"):
+            return ["re"]
+        case ast.Call(func=ast.Call(func=ast.Name(id="type"))):
+            return ["type"]  # makes another one of a kind that has no name here, such as a function
         case ast.MatchClass(kwd_attrs=names):
             return [name for name in names if not is_everyday(name, own)]
         case ast.ClassDef(bases=bases) if "type" in map(ast.unparse, bases):

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from coursekit.grading.calls import spoiled
 from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
-from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, unusual
+from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
 from coursekit.lectures import home
 from tests.grading.answers import self_attention, transformer
@@ -186,6 +186,15 @@ FINDS = {
     "digits = '" + "\u4e00" * 250 + "'": "long texts",
     f"def f():\n    'a{'b' * 700}'\nw = f.__doc__": "long texts",
     "from torch.utils.data import IterDataPipe": "IterDataPipe",
+    "async def f(): return g\nh = f().cr_code.replace(co_names=('x',))": "cr_code",
+    "async def f(): return g": "async",
+    "h = type(f)(code, {})": "type",
+    "match f:\n    case Box.Peek(found): pass": "match",
+    "class Warning(ABC): pass\nmatch f:\n    case Warning(found): pass": "match",
+    "f = torch.compile(g, backend=mine)": "compile",
+    "names = trace.tb_frame": "tb_frame",
+    f"def f():\n    'a{'b' * 3000}'\nmatch f:\n    case object(__doc__=w): pass": "long texts",
+    "w = [" + "a, b, c, " * 900 + "]": "long code",
     "class A(torch.utils.data.IterDataPipe): pass\nA().routed_decode()": "IterDataPipe",
     **HANGS,
     f"NOTES = {'ab' * 1500!r}": "long texts",
@@ -265,6 +274,16 @@ def test_everyday_code_is_listed(source):
 )
 def test_harmless_code_is_not_unusual(source):
     assert unusual(as_python(source)) == []
+
+
+def test_answers_that_share_what_they_carry_are_told():
+    half = "w = '" + "x" * 400 + "'"
+    assert carried_together([half, half, "y = 1"]) == ["long texts"]
+    assert carried_together([half, "y = 1"]) == []
+    assert carried_together([half + half, half]) == [], "that is told of the answer itself"
+    for path in masters(home()):
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        assert carried_together([as_python(cell.source) for cell in cells if mark_up(cell).get("solution")]) == []
 
 
 def test_honest_answers_are_not_unusual():
