@@ -102,7 +102,7 @@ OPEN = words(
 )
 CURATED = words("torch torch.nn.functional functools dataclasses time typing")  # not all of them is open
 VALUES = [Tensor, nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, np.ndarray, random.Random]
-VALUES += [np.random.Generator, str, bytes, list, itertools.chain]
+VALUES += [np.random.Generator, str, bytes, list, itertools.chain, property]
 VALUES += [dict, set, tuple, int, float, complex, collections.Counter, collections.deque, re.Pattern, re.Match]
 OTHERS = words(
     """autograd grad vmap func lr_scheduler rnn data optim random enable_grad set_grad_enabled is_grad_enabled autocast
@@ -251,6 +251,8 @@ def stored_in(nodes: list[ast.AST], listed: Collection[str] = ()) -> list[str]:
     calls = [node for node in nodes if isinstance(node, ast.Call) and [*map(is_self, node.args[:1])] == [True]]
     on_self = {id(node.func) for node in calls}
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    at_once = [one for node in nodes if isinstance(node, ast.ClassDef) for one in run_in(node)]
+    found += [one.id for one in at_once if isinstance(one, ast.Name) and one.id in methods]
     for node in nodes:
         match node:
             case ast.Attribute(attr=name) if is_store(node) and id(node) not in own:
@@ -259,11 +261,20 @@ def stored_in(nodes: list[ast.AST], listed: Collection[str] = ()) -> list[str]:
                 owner in classes and name in methods and id(node) not in on_self
             ):
                 found.append(f"{owner}.{name}")
-            case ast.Name(id=name, ctx=ast.Load()) if name in methods:
-                found.append(name)
             case ast.Name(id="self", ctx=ast.Store()):
                 found.append("self = ...")
     return found
+
+
+def run_in(node: ast.ClassDef) -> Iterator[ast.AST]:
+    """What of a class runs when it is defined, where its methods go by their names; a property's setter may."""
+    for one in node.body:
+        begun: list[ast.AST] = [one]
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            by = [two for two in one.decorator_list if not (isinstance(two, ast.Attribute) and two.attr == "setter")]
+            begun = [*by, *one.args.defaults, *filter(None, one.args.kw_defaults)]
+        for two in begun:
+            yield from ast.walk(two)
 
 
 def is_store(node: ast.AST) -> bool:

@@ -113,6 +113,7 @@ HANGS = {  # a function of the course's on something that another answer reads
     "class A:\n    def hang(self):\n        self.mine = helper\nA.hang(torch)": "A.hang",
     "class A:\n    def hang(self):\n        self.mine = helper\n    hang(torch)": "hang",
     "class A:\n    @apply\n    def hang(self):\n        self.mine = helper": "apply",
+    "class A:\n    def hang(self):\n        self.mine = helper\n    def f(self, x=hang(torch)): pass": "hang",
     "class A:\n    def hang(self):\n        self = torch\n        self.mine = helper": "self = ...",
     "class A:\n    def f(self):\n        def hang(self):\n            self.mine = 1\n        hang(torch)": "mine = ...",
 }
@@ -261,6 +262,8 @@ def test_everyday_code_is_listed(source):
         "class A:\n    def _split(x): return x\ny = A._split(3)",
         "class A(B):\n    def forward(self, x): return super(A, self).forward(x)\ny = A.forward(A(), x)",
         "class A(B):\n    def __init__(self, x):\n        B.__init__(self)\n        self.x = x\n        self.x += 1",
+        "class A:\n    def take(self, x):\n        self.x = x\n    def f(self):\n        take = 1\n        return take",
+        "class A:\n    @property\n    def n(self): return self.k\n    @n.setter\n    def n(self, k): self.k = k",
         "class A:\n    @property\n    def size(self): return self.n\n    def grow(self): self.n += 1\nA().grow()",
         "%%time\ncounts = collections.Counter(text).most_common(3)",
         "scheduler = torch.optim.lr_scheduler.OneCycleLR(o, 1e-3)\np.grad = None\nmodel.load_state_dict(w)",
