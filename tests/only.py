@@ -40,7 +40,7 @@ def modules_of(source: str) -> set[str]:
 def files_of(stem: str) -> set[Path]:
     """The test files that mirror them: ``tests/nn/test_attention.py`` for ``coursekit.nn.attention``.
 
-    A file that mirrors no module, such as ``tests/viz/test_widgets_in_a_browser.py``, goes with what it imports of its room.
+    A file that mirrors none, such as ``tests/viz/test_widgets_in_a_browser.py``, goes with what it imports of its room.
     """
     found = set(FOR_ALL)
     for module in set().union(*map(modules_of, code_of(stem))):
