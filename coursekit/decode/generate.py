@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.attention import Cache
-from coursekit.nn.sampling import less_repetition, next_token, top_k, top_p  # noqa: F401  exercise 06 has two from here
+from coursekit.nn.sampling import less_repetition, next_token
 
 
 def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -210,9 +210,7 @@ class DINO(nn.Module):
         return self
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(
-            self.step
-        )  # on no device: a step is asked for its number, and a GPU would have to be waited for
+        return torch.tensor(self.step)  # no buffer: on a GPU its number would have to be waited for
 
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)

@@ -118,7 +118,7 @@ def gpt_block(x, w, n_heads):
             if p is not None and total >= p:
                 break
     return result.view(shape)
-""", """from coursekit.decode import generate as course
+""", """from coursekit.nn import sampling as course
 def may_come(logits, k=None, p=None):  # the course's own
     if k is not None:
         logits = course.top_k(logits, k)
