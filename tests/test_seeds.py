@@ -57,6 +57,17 @@ def test_a_claim_that_fails_once_or_does_not_repeat_is_named(value, again, lucky
     assert ("right" in console.export_text()) is (lucky and again == 0.5)
 
 
+@pytest.mark.parametrize(("second", "says"), [(0.95, True), (0.96, False)])
+def test_a_lecture_in_which_no_seed_changes_anything_is_named(second, says):
+    """Else six equal runs would read like evidence."""
+    runs = [*range(seeds.SEEDS), seeds.AGAIN]
+    found = {("01_one", run): [{"name": "right", "at_least": 0.9, "value": 0.95}] for run in runs}
+    found["01_one", 1] = [found["01_one", 1][0] | {"value": second}]
+    console = Console(record=True, width=200)
+    assert not seeds.report(console, seeds.collected(found))
+    assert ("01_one: every claim is the same on all seeds" in console.export_text()) is says
+
+
 def test_a_claim_that_was_not_reached_on_a_seed_is_named_and_a_time_need_not_repeat():
     """A claim that fails raises, and ends its cell."""
     good, late = {"name": "right", "at_least": 0.9, "value": 0.95}, {"name": "later", "at_most": 1.0, "value": 0.5}

@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from torch import nn
 from torch.nn import functional as F
 
-from coursekit.convert.gpt import from_hugging_face, gpt_config, to_hugging_face
+from coursekit.convert.gpt import from_hugging_face, gpt_config, their_names, to_hugging_face
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from tests.conftest import randomise
 
@@ -327,3 +328,10 @@ def test_the_weights_are_copies(family):
     before = {name: x.clone() for name, x in theirs.state_dict().items()}
     randomise(ours_of(theirs), seed=9)
     assert all(torch.equal(x, before[name]) for name, x in theirs.state_dict().items())
+
+
+def test_a_weight_that_has_no_name_there_is_named():
+    model = GPT(GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=1, max_length=8))
+    model.blocks[0].gate = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"blocks\.0\.gate\.weight has no name in Hugging Face's layout"):
+        their_names(model)

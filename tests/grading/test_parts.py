@@ -11,7 +11,7 @@ import torch
 
 from coursekit.grading import checks
 from coursekit.grading.calls import collect
-from coursekit.grading.checks.common import tied
+from coursekit.grading.checks.common import sizes, tied
 from coursekit.grading.mistakes import Compared, alike, by_task, recognise
 from coursekit.grading.parts import Case, CheckFailed, Part
 from coursekit.grading.release import checks_of, masters
@@ -31,6 +31,13 @@ def test_no_exercise_imports_the_checks_of_another(path):
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
     found = {name.split(".")[3] for name in imported if name.startswith(f"{checks.__name__}.")}
     assert found <= ({"common"} if path.stem != "common" else set())
+
+
+def test_more_different_sizes_than_there_are_are_refused():
+    generator = torch.Generator().manual_seed(0)
+    assert sorted(sizes(generator, 4)) == [3, 4, 5, 6]
+    with pytest.raises(ValueError, match="5 different sizes from 3 to 6: there are 4"):
+        sizes(generator, 5)
 
 
 PARTS = {

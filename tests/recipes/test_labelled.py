@@ -95,3 +95,11 @@ def test_the_shipped_network_is_as_good_as_its_metrics_say():
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert metrics["steps"] == dino.STEPS + dino.LATER
     assert recipe.right(model, "test") == pytest.approx(metrics["test"]["accuracy"], abs=0.005)
+
+
+def test_several_processes_are_refused_before_anything_is_trained(monkeypatch):
+    """Each of them would measure and write at the end."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit, match="is trained by one process, so start it without torchrun"):
+        recipe.main([])

@@ -87,3 +87,11 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
     assert metrics["checks"]["16"]["2.0"]["n"] == 16
     assert metrics["tokens"] == 4 * 2 * 8
     assert json.loads((tmp_path / "state/scaling/metrics.json").read_text())["runs"] == metrics["runs"]
+
+
+def test_several_processes_are_refused_before_anything_is_trained(monkeypatch):
+    """Each of them would measure and write at the end."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit, match="is trained by one process, so start it without torchrun"):
+        scaling.main([])
