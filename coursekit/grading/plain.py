@@ -121,6 +121,15 @@ EVALUATE = words(  # or read what may be code
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
 BUILT_IN = {*vars(builtins)}
+SYNTAX = words(  # of Python's grammar; what is not here, perhaps of a later Python, is told by its name in ``ast``
+    """Module Interactive Expression FunctionDef ClassDef Return Delete Assign AugAssign AnnAssign For While If With
+    Raise Try Assert Import ImportFrom Global Nonlocal Expr Pass Break Continue BoolOp NamedExpr BinOp UnaryOp Lambda
+    IfExp Dict Set ListComp SetComp DictComp GeneratorExp Yield YieldFrom Compare Call FormattedValue JoinedStr Constant
+    Attribute Subscript Starred Name List Tuple Slice comprehension ExceptHandler arguments arg keyword alias withitem
+    Load Store Del And Or Add Sub Mult MatMult Div Mod Pow LShift RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd
+    USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn Match match_case MatchValue MatchSingleton MatchSequence MatchMapping
+    MatchClass MatchStar MatchAs MatchOr"""
+)
 KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callable type hasattr display coursekit")
 DEFINED = METHODS | words(
     "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
@@ -347,9 +356,7 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
             return [name] * is_dunder(name)
         case ast.MatchClass():  # reads attributes whose names nobody sees
             return ["match"]
-        case ast.AsyncFunctionDef() | ast.Await():
-            return [type(node).__name__.lower().removesuffix("functiondef")]
-    return []
+    return [type(node).__name__] * (type(node).__name__ not in SYNTAX)
 
 
 def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
@@ -372,8 +379,6 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
             return [f"{name} = ..."] * (name in theirs - STORED - SET or is_dunder(name))
         case ast.MatchClass(cls=cls, patterns=[_, *_]) if ast.unparse(cls) not in BUILT_IN or ast.unparse(cls) in own:
             return ["match"]  # reads attributes whose names nobody sees
-        case ast.AsyncFunctionDef() | ast.Await():
-            return ["async"]
         case ast.alias(asname="re"):
             return ["re"]
         case ast.Call(func=ast.Call(func=ast.Name(id="type"))):
@@ -396,7 +401,7 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
             return [name for name in imported if name != SHOWING.get(module) and not is_everyday(name)]
         case ast.ImportFrom(module=module, level=level):
             return [module or "."] * (level > 0 or not is_course(module))
-    return []
+    return [type(node).__name__] * (type(node).__name__ not in SYNTAX)
 
 
 def is_everyday(name: str, own: Collection[str] = ()) -> bool:
