@@ -70,8 +70,8 @@ def test_loss_and_gradients_are_those_of_the_cpu(name):
         for module in model.modules():
             if isinstance(module, nn.Dropout | nn.LSTM | nn.GRU):
                 module.p = module.dropout = 0.0
-        there = tree_map(lambda x: (x.double() if x.is_floating_point() else x).to(where), batch())
-        loss, count = loss_fn(model, there)
+        wide = tree_map(lambda x: x.double() if x.is_floating_point() else x, batch())
+        loss, count = loss_fn(model, {name: x.to(where) for name, x in wide.items()})
         loss.backward()
         grads = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
         found.append((loss.detach().cpu(), torch.as_tensor(count).cpu(), grads))
