@@ -76,21 +76,14 @@ def begin_weights(*modules: nn.Module) -> None:
                 nn.init.zeros_(parameter)
 
 
-class PretrainedBert(Pretrained):
-    """What the models of this file share: they are read and written as Hugging Face keeps them.
-
-    A ``Bert`` may come out of any BERT, its heads left behind. A model with a head comes out of one with that head; to
-    put a new head on a pre-trained body write ``BertForTokenClassification(Bert.from_pretrained(...), labels)``.
-    """
-
-    layout = "bert"
-
-
-class Bert(PretrainedBert):
+class Bert(Pretrained):
     """The encoder: what every token means among all others, to its left and to its right.
 
     A token enters as the sum of three vectors, for itself, its position and its segment, under a layer norm
     (figure 2); blocks with the norm after each residual connection follow.
+
+    ``Bert.from_pretrained`` takes the files of any BERT and leaves their heads behind. A model with a head wants files
+    with that head; a new head goes on a body: ``BertForTokenClassification(Bert.from_pretrained(...), labels)``.
 
     Args:
         config: its sizes.
@@ -177,7 +170,7 @@ FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {
 # --- pre-training: guess the masked words, and whether B follows A -------------------------------------------
 
 
-class BertForPreTraining(PretrainedBert):
+class BertForPreTraining(Pretrained):
     """``bert`` with the heads of both tasks of section 3.1.
 
     Masked words: a layer with GELU and layer norm, then the product with the embedding of each word (the same matrix
@@ -248,7 +241,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
 # --- fine-tuning: a thin new layer on the pre-trained body (figure 4) ----------------------------------------
 
 
-class BertForSequenceClassification(PretrainedBert):
+class BertForSequenceClassification(Pretrained):
     """One label for a text or for a pair of texts: ``softmax(W C + b)``, C the pooled vector.
 
     Figures 4a and 4b are one model: a pair is a text with two segments.
@@ -276,7 +269,7 @@ def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Ten
     return F.cross_entropy(logits.float(), label, reduction="sum"), label.new_full((), len(label))
 
 
-class BertForTokenClassification(PretrainedBert):
+class BertForTokenClassification(Pretrained):
     """One label for each token, as for names in a text (figure 4d): the same layer at every place.
 
     Args: as for ``BertForSequenceClassification``.
@@ -304,7 +297,7 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
     return F.cross_entropy(rows.float(), tags, reduction="sum"), tagged.sum()
 
 
-class BertForQuestionAnswering(PretrainedBert):
+class BertForQuestionAnswering(Pretrained):
     """Where in a text the answer to a question begins and ends (figure 4c): two vectors, S and E.
 
     The question is segment 0, the text segment 1; ``p(begin at i) = softmax over i of S . T_i``, and with E for the

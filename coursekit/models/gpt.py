@@ -110,8 +110,6 @@ class GPT(Pretrained):
             arXiv 1604.06174).
     """
 
-    layout = "gpt"
-
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = c = config

@@ -168,8 +168,6 @@ class ViT(Pretrained):
         ValueError: the labels are not as many as the classes.
     """
 
-    layout = "vit"
-
     def __init__(self, config: ViTConfig, labels: Sequence[str] = ()):
         super().__init__()
         self.config = c = config
