@@ -1,8 +1,11 @@
 """BERT: Devlin, Chang, Lee and Toutanova (2019), arXiv 1810.04805.
 
 Read it top to bottom: the configuration, the encoder, the two heads of pre-training and their objective, then the
-heads of fine-tuning with theirs. The blocks themselves stand in ``coursekit/nn/blocks.py``; what is masked and which
-sentences are paired, in ``coursekit/data/pretraining.py``.
+heads of fine-tuning with theirs. What is masked, and which sentences are paired, is in
+``coursekit/data/pretraining.py``.
+
+Call chain: each head -> ``Bert.forward`` -> ``Bert.hidden_states`` -> ``LearnedPositions`` in ``nn/positions.py``,
+then for each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, T tokens, V vocabulary size, D = d_model, K labels, N masked tokens of a batch.
 """

@@ -1,14 +1,17 @@
 """DINO: Caron, Touvron, Misra, Jégou, Mairal, Bojanowski and Joulin (2021), arXiv 2104.14294.
 
 Read it top to bottom: the configuration, the projection head, a network for views of several sizes, the objective as
-two functions of logits, then student and teacher with what happens in each step. The Vision Transformer stands in
-``coursekit/models/vit.py``; the views are drawn in ``coursekit/data/crops.py``. A training as published::
+two functions of logits, then student and teacher with what happens in each step. The views are drawn in
+``coursekit/data/crops.py``. A training as published::
 
     model = DINO(config)
     optimizer = adamw(model, lr=5e-4 * batch_size / 256, weight_decay=0.04)
     options = {"schedule": warmup_cosine(10 * epoch), "decay_schedule": warmup_cosine(0, floor=10)}  # 0.04 -> 0.4
     options |= {"clip": 3.0, "clip_each": True, "after_update": DINO.follow}
     Training(model, dino_loss, data, optimizer, config.steps, **options)
+
+Call chain: ``DINO.forward`` -> ``Network`` of the student and of the teacher -> ``ViT`` in ``models/vit.py``, whose
+call chain is told there, then ``ProjectionHead``.
 
 Legend: B batch, V views of an image (the G = 2 global ones first), C channels, D = d_model, K outputs.
 """

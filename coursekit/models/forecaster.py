@@ -1,8 +1,11 @@
 """Transformers that read numbers: PatchTST, Nie, Nguyen, Sinthong and Kalagnanam (2023), arXiv 2211.14730.
 
 Read it top to bottom: a series as patches, the encoder that both tasks share, forecasts (as numbers or as quantiles)
-and classes; then a forecaster of encoder and decoder, as Vaswani et al. (2017) translate, with numbers for words. The
-blocks stand in ``coursekit/nn/blocks.py``, the normalisation of a window in ``coursekit/nn/norms.py``.
+and classes; then a forecaster of encoder and decoder, as Vaswani et al. (2017) translate, with numbers for words.
+
+Call chain: ``PatchForecaster.forward`` -> ``normalise`` in ``nn/norms.py``, then ``PatchEncoder`` ->
+``LearnedPositions`` in ``nn/positions.py``, then for each layer ``Block`` in ``nn/blocks.py`` ->
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the forecast -> ``restore`` in ``nn/norms.py``.
 
 Legend: B batch, L hours of history, H hours of horizon, C channels (quantities measured), P hours in a patch,
 N patches, D = d_model, Q quantiles, K classes.

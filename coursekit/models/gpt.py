@@ -1,7 +1,10 @@
 """GPT, GPT-2 and GPT-3: language models that are a Transformer's decoder and nothing else.
 
-Read it top to bottom: the configuration with the published sizes, the model, its objective. The blocks themselves
-stand in ``coursekit/nn/blocks.py``; how to choose the next token from the logits, in ``coursekit/nn/sampling.py``.
+Read it top to bottom: the configuration with the published sizes, the model, its objective. How the next token is
+chosen from the logits is in ``coursekit/nn/sampling.py``.
+
+Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/positions.py``, then for each layer
+``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
 

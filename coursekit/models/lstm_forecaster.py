@@ -4,6 +4,9 @@ Hochreiter and Schmidhuber (1997), *Long short-term memory*, Neural Computation 
 al. (2000). Read it top to bottom: the configuration, the model. One step of the LSTM is written out in
 ``coursekit/nn/cells.py``.
 
+Call chain: ``LSTMForecaster.forward`` -> ``normalise`` in ``nn/norms.py`` -> PyTorch's LSTM -> ``restore`` in
+``nn/norms.py``.
+
 Legend: B batch, L time steps of history, H of forecast, C channels, D hidden size.
 """
 
@@ -11,8 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from coursekit.models.dlinear import check_history
-from coursekit.nn.checks import check_dropout, check_sizes
+from coursekit.nn.checks import check_dropout, check_history, check_sizes
 from coursekit.nn.norms import normalise, restore
 
 

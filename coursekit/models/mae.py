@@ -2,8 +2,10 @@
 
 Three quarters of an image's patches are hidden. The encoder, an ordinary Vision Transformer, reads the others *alone*;
 a small decoder is told where patches are missing and paints them. Read it top to bottom: fixed positions, which patches
-are hidden, what is to be predicted, the configuration, the model, its objective. The Vision Transformer is in
-``coursekit/models/vit.py``. (arXiv 2111.06377.)
+are hidden, what is to be predicted, the configuration, the model, its objective. (arXiv 2111.06377.)
+
+Call chain: ``MAE.forward`` -> ``MAE.encode`` -> ``ViT.embed`` in ``models/vit.py``, then ``MAE.decode``; for each
+layer of both ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, K visible ones, D width of the encoder, E of the
 decoder.

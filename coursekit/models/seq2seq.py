@@ -3,6 +3,10 @@
 Read it top to bottom: the configuration, the encoder, the decoder of Luong, the decoder of Bahdanau, the
 model that joins them, the objective.
 
+Call chain: ``Seq2Seq.forward`` -> ``Encoder``, then ``LuongDecoder.all_steps``, or, with Bahdanau or input feeding,
+for each step ``BahdanauDecoder.step``, ``LuongDecoder.step`` -> ``rnn_step`` in ``nn/cells.py``; both ->
+``ScoreAttention`` in ``nn/scores.py`` -> ``masked_softmax`` in ``nn/attention.py``.
+
 Legend: B batch, S source positions, T target steps, V vocabulary size, E embedding size, D size of a
 decoder state, K size of an encoder state (both directions together where there are two).
 """

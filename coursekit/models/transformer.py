@@ -1,7 +1,11 @@
 """The Transformer: Vaswani et al. (2017), *Attention Is All You Need*, arXiv 1706.03762.
 
 Read it top to bottom: the configuration, the model (encoder, decoder, shared embeddings), the objective with
-label smoothing, the optimizer with its warm-up. The blocks themselves stand in ``coursekit/nn/blocks.py``.
+label smoothing, the optimizer with its warm-up.
+
+Call chain: ``Transformer.forward`` -> ``Transformer.encode``, ``Transformer.decode`` -> ``Transformer.embed`` ->
+``SinusoidalPositions`` in ``nn/positions.py``, then for each layer ``Block``, ``DecoderBlock`` in ``nn/blocks.py`` ->
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, S source tokens, T target tokens, V vocabulary size, D = d_model.
 """

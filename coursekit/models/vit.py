@@ -1,7 +1,10 @@
 """ViT: Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai et al. (2021), arXiv 2010.11929.
 
 Read it top to bottom: images as rows of patches and back, the configuration with the published sizes, the model, its
-objective. The blocks themselves stand in ``coursekit/nn/blocks.py``, the positions in ``coursekit/nn/positions.py``.
+objective.
+
+Call chain: ``ViT.forward`` -> ``ViT.hidden`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for
+each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, T tokens (N and the class token), D = d_model,
 K classes.

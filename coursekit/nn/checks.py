@@ -55,3 +55,9 @@ def check_token(config: Any, field: str) -> None:
     if not 0 <= getattr(config, field) < config.vocab_size:
         last = config.vocab_size - 1
         raise ValueError(f"{field}={getattr(config, field)}: must lie in 0..{last} (vocab_size - 1)")
+
+
+def check_history(history: Tensor, length: int) -> None:
+    """Refuse what is not (B, L, C) with L = ``length``."""
+    if history.dim() != 3 or history.shape[1] != length:
+        raise ValueError(f"histories of shape {tuple(history.shape)}: must be (B, {length}, C)")
