@@ -19,10 +19,10 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, may_ask
+from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, count_real
+from coursekit.nn.positions import LearnedPositions, position_ids
 
 EPS = 1e-12  # of every layer norm
 STD = 0.02  # of weights at first, before the cut at two deviations; not in the paper, but in Google's program
@@ -69,7 +69,7 @@ class BertConfig:
         return cls(**{"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_layers": 24} | changes)
 
 
-def begin_weights(*modules: nn.Module) -> None:
+def init_weights(*modules: nn.Module) -> None:
     """Matrices and embeddings from a normal distribution cut at two deviations; biases 0."""
     for module in modules:
         for name, parameter in module.named_parameters():
@@ -106,7 +106,7 @@ class Bert(Pretrained):
         options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout, "ff_dropout": 0.0}
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.pooler = nn.Linear(c.d_model, c.d_model) if pooler else None
-        begin_weights(self)
+        init_weights(self)
 
     def hidden_states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> list[Tensor]:
         """The embeddings, and what each block makes of them: ``n_layers + 1`` tensors (B, T, D).
@@ -123,7 +123,7 @@ class Bert(Pretrained):
         if mask is not None:
             check_real(mask)
         x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
-        x = self.positions(x, 0 if mask is None else count_real(mask))
+        x = self.positions(x, 0 if mask is None else position_ids(mask))
         states = [self.dropout(self.norm(x))]
         for block in self.blocks:
             states.append(block(states[-1], mask=None if mask is None else padding_mask(mask)))
@@ -188,7 +188,7 @@ class BertForPreTraining(Pretrained):
         self.dense, self.norm = nn.Linear(D, D), nn.LayerNorm(D, eps=EPS)
         self.bias = nn.Parameter(torch.zeros(V))
         self.next_sentence = nn.Linear(D, 2)
-        begin_weights(self.dense, self.next_sentence)
+        init_weights(self.dense, self.next_sentence)
 
     def guess(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of the word at places with these last hidden states (..., D)."""
@@ -228,7 +228,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     words. On a GPU it needs ``places`` (B, P) too: where ``masked`` is True, and then -1.
     """
     masked, target = batch["masked"], batch["target"]
-    if may_ask(masked):
+    if can_sync(masked):
         where, target = masked, target[masked]
     else:
         where = batch["places"]
@@ -258,7 +258,7 @@ class BertForSequenceClassification(Pretrained):
         super().__init__()
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
-        begin_weights(self.classifier)
+        init_weights(self.classifier)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Logits (B, K)."""
@@ -282,7 +282,7 @@ class BertForTokenClassification(Pretrained):
         super().__init__()
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
-        begin_weights(self.classifier)
+        init_weights(self.classifier)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Logits (B, T, K)."""
@@ -311,7 +311,7 @@ class BertForQuestionAnswering(Pretrained):
         super().__init__()
         self.bert = bert
         self.span = nn.Linear(bert.config.d_model, 2)  # its rows are S and E
-        begin_weights(self.span)
+        init_weights(self.span)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits of each place to be the first of the answer and to be its last, (B, T) both; -inf at padding."""

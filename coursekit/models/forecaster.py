@@ -3,9 +3,9 @@
 Read it top to bottom: a series as patches, the encoder that both tasks share, forecasts (as numbers or as quantiles)
 and classes; then a forecaster of encoder and decoder, as Vaswani et al. (2017) translate, with numbers for words.
 
-Call chain: ``PatchForecaster.forward`` -> ``normalise`` in ``nn/norms.py``, then ``PatchEncoder`` ->
+Call chain: ``PatchForecaster.forward`` -> ``normalise`` in ``nn/revin.py``, then ``PatchEncoder`` ->
 ``LearnedPositions`` in ``nn/positions.py``, then for each layer ``Block`` in ``nn/blocks.py`` ->
-``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the forecast -> ``restore`` in ``nn/norms.py``.
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the forecast -> ``denormalise`` in ``nn/revin.py``.
 
 Legend: B batch, L hours of history, H hours of horizon, C channels (quantities measured), P hours in a patch,
 N patches, D = d_model, Q quantiles, K classes.
@@ -20,8 +20,8 @@ from torch.nn import functional as F
 from coursekit.nn.blocks import Block, DecoderBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.losses import pinball_loss
-from coursekit.nn.norms import normalise, restore
 from coursekit.nn.positions import LearnedPositions
+from coursekit.nn.revin import denormalise, normalise
 
 
 def cut_patches(x: Tensor, size: int, stride: int) -> Tensor:
@@ -130,9 +130,9 @@ class PatchForecaster(nn.Module):
         x, mean, std = normalise(history)
         y = self.head(self.encoder(x).flatten(2))  # (B, C, N, D) -> (B, C, N D) -> (B, C, H Q)
         if not self.quantiles:
-            return restore(y.transpose(1, 2), mean, std)
+            return denormalise(y.transpose(1, 2), mean, std)
         y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, H, C, Q)
-        return restore(y.sort(dim=-1).values, mean[..., None], std[..., None])
+        return denormalise(y.sort(dim=-1).values, mean[..., None], std[..., None])
 
 
 class SeriesClassifier(nn.Module):
@@ -209,7 +209,7 @@ class EncoderDecoderForecaster(nn.Module):
             for _ in range(self.horizon):
                 known = torch.cat([known, self.decode(known, memory)[:, -1:]], dim=1)
             y = known[:, 1:]
-        return restore(y.unflatten(0, (len(history), -1)).transpose(1, 2), mean, std)  # (B C, H) -> (B, H, C)
+        return denormalise(y.unflatten(0, (len(history), -1)).transpose(1, 2), mean, std)  # (B C, H) -> (B, H, C)
 
 
 def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -232,7 +232,7 @@ def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     return (model(batch["history"]) - batch["target"]).where(there, 0.0).abs().sum(), there.sum()
 
 
-def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def teacher_forcing_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """As ``forecast_loss`` for a decoder that reads the truth; a missing hour is read as the last one known."""
     target, last = batch["target"], batch["history"][:, -1:]
     there = ~target.isnan()
@@ -242,7 +242,7 @@ def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tu
     return (y - target).where(there, 0.0).square().sum(), there.sum()
 
 
-def class_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def classification_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of ``labels`` (B,) given ``history`` (B, L, C), summed (nats), and how many there are."""
     labels = batch["labels"]
     loss = F.cross_entropy(model(batch["history"]).float(), labels, reduction="sum")

@@ -27,7 +27,7 @@ from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
 from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, count_real
+from coursekit.nn.positions import LearnedPositions, position_ids
 
 EPS = 1e-5  # of every layer norm, in the programs
 STD = 0.02  # of weights at first (GPT, section 4.1)
@@ -125,9 +125,9 @@ class GPT(Pretrained):
         options |= {"ff_dropout": 0.0}  # the program leaves the hidden units whole
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.norm = nn.LayerNorm(c.d_model, eps=EPS) if c.norm_first else nn.Identity()
-        self.begin_weights()
+        self.init_weights()
 
-    def begin_weights(self) -> None:
+    def init_weights(self) -> None:
         """Draw all matrices and embeddings from ``N(0, 0.02^2)``; biases are 0.
 
         From GPT-2 on, the last layer of each branch has ``0.02 / sqrt(2 L)``: the stream is a sum of 2 L branches, and
@@ -156,7 +156,7 @@ class GPT(Pretrained):
                 raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
             if start == 0:
                 check_real(mask)
-        at = start if mask is None else count_real(mask)[:, start:]  # padding is no position
+        at = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
         again = self.recompute and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):

@@ -79,7 +79,7 @@ class AttentionOnly(nn.Module):
         return F.linear(self.norm(x), self.out.weight)
 
 
-def without_head(model: Model, layer: int, head: int) -> Model:
+def ablate_head(model: Model, layer: int, head: int) -> Model:
     """A copy of ``model`` in which one head of its self-attention adds nothing (a *zero ablation*).
 
     Layers are counted from 0 in the order of the model's attentions, heads within each of them.

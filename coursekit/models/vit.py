@@ -189,9 +189,9 @@ class ViT(Pretrained):
         self.representation = nn.Linear(c.d_model, R) if R else None
         self.head = nn.Linear(R or c.d_model, c.classes) if c.classes else nn.Identity()
         self.labels = names_of(c.classes, labels)
-        self.begin_weights()
+        self.init_weights()
 
-    def begin_weights(self) -> None:
+    def init_weights(self) -> None:
         """Draw the weights as the paper's program does; the paper says nothing of them but that a new head is 0.
 
         In the blocks uniformly from ``±sqrt(6 / (inputs + outputs))``, queries, keys and values each by themselves;

@@ -106,7 +106,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
         evaluate_every=often,
         monitor="knn",
         higher_is_better=True,
-        after_update=DINO.follow,
+        after_update=DINO.update_teacher,
         folder=folder,
         save_every=SAVE_EVERY,
     )

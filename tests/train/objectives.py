@@ -12,7 +12,7 @@ from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.dlinear import DLinear, DLinearConfig
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
 from coursekit.models.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 
 B, T, V = 4, 10, 30
 VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
@@ -59,7 +59,7 @@ def masked() -> dict[str, Tensor]:
 
 def streams() -> tuple:
     supply = Streams([ids(7 + n).tolist() for n in range(6)], B, length=5)
-    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), carried_loss(supply), lambda: next(supply)
+    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), tbptt_loss(supply), lambda: next(supply)
 
 
 def two_views() -> dict[str, Tensor]:
@@ -136,10 +136,14 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     "patchtst": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.forecast_loss, series),
     "quantiles": lambda: (forecaster.PatchForecaster(PATCHES, 6, (0.1, 0.5, 0.9)), forecaster.forecast_loss, series),
     "absolute": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.absolute_loss, series),
-    "encoder-decoder": lambda: (forecaster.EncoderDecoderForecaster(PATCHES, 6), forecaster.guided_loss, series),
+    "encoder-decoder": lambda: (
+        forecaster.EncoderDecoderForecaster(PATCHES, 6),
+        forecaster.teacher_forcing_loss,
+        series,
+    ),
     "series-classifier": lambda: (
         forecaster.SeriesClassifier(PATCHES, 2, 3),
-        forecaster.class_loss,
+        forecaster.classification_loss,
         lambda: {"history": torch.rand(B, 24, 2), "labels": LABELS()},
     ),
     "dlinear": lambda: (DLinear(DLinearConfig(24, 6)), forecaster.forecast_loss, series),
