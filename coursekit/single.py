@@ -99,9 +99,11 @@ def import_lines(imports: set[Import]) -> str:
 
 
 def section(module: str, statements: list[ast.stmt], own: bool) -> str:
-    """Statements of one file below its name and, of another than the model's, its docstring as a comment."""
+    """Statements of one file below its name and, of another than the model's, what its docstring says of them."""
     here = source(module)
-    lines = [f"--- {here.path} ".ljust(118, "-"), *([] if own else here.docstring.splitlines())]
+    paragraphs = [] if own else here.docstring.split("\n\n")
+    about = "\n\n".join(text for text in paragraphs if not text.startswith(("Read it", "Call chain")))
+    lines = [f"--- {here.path} ".ljust(118, "-"), *about.splitlines()]
     text, before = "\n".join(f"# {line}".rstrip() for line in lines) + "\n\n\n", None
     for node in sorted(statements, key=lambda node: node.lineno):
         plain = all(isinstance(one, ast.Assign | ast.AnnAssign) for one in (before, node))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.models.forecaster import (
-    EncoderDecoderForecaster,
+from coursekit.models.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
+from coursekit.models.patchtst import (
     PatchForecaster,
     PatchTSTConfig,
     SeriesClassifier,
@@ -18,7 +18,6 @@ from coursekit.models.forecaster import (
     classification_loss,
     cut_patches,
     forecast_loss,
-    teacher_forcing_loss,
 )
 from coursekit.nn.attention import record_attention
 from coursekit.nn.revin import normalise
