@@ -89,7 +89,7 @@ def fine_tune(task: Task, bert: Bert, samples: Batch, run: int = 0) -> nn.Module
         run: seed of the new layer, of dropout and of the order.
     """
     seed(run)
-    model = task.head(bert)
+    model = task.head(bert).to(next(bert.parameters()).device)
     data, optimizer = Shuffled(samples, BATCH, run), adamw(model, RATE)
     for _ in Training(model, task.loss_fn, data, optimizer, STEPS, schedule=warmup_linear(WARMUP), precision="float32"):
         pass  # seconds: no progress to show

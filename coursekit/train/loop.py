@@ -295,7 +295,8 @@ class Training:
     def moved(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """The batch on the model's device; through pinned memory, else a copy waits for what the GPU computes."""
         if self.device.type == "cuda":
-            batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in batch.items()}
+            whole = {name: tensor.contiguous() for name, tensor in batch.items()}  # what is expanded cannot be pinned
+            batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in whole.items()}
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
     def write_record(self, grad_norm: Tensor | float, evaluates: bool) -> Record:

@@ -18,6 +18,7 @@ from tests.benchmarks.shared import Row, race
 
 # name: B, T, D, H, blocks, V, passes in a measurement
 SHAPES = {"4 blocks of 256": (16, 128, 256, 4, 4, 2048, 3), "GPT-2 small": (2, 128, 768, 12, 12, 50_257, 1)}
+FOR_GPUS = {"GPT-2 small, 1,024 tokens": (12, 1024, 768, 12, 12, 50_257, 5)}  # what fills one
 NEW = 200
 WRITTEN = {"4 blocks of 256": {1: 3, 16: 2}, "GPT-2 small": {1: 3}}  # texts at once: aim
 SIZE, PRODUCTS = 1024, 10  # of the matrix products that a step is compared with
@@ -28,9 +29,10 @@ def both(shape: str, device: torch.device) -> tuple[GPT, nn.Module, torch.Tensor
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    B, T, D, H, blocks, V, _ = SHAPES[shape]
+    B, T, D, H, blocks, V, _ = (SHAPES | FOR_GPUS)[shape]
     config = GPT2Config(
-        **{"vocab_size": V, "n_embd": D, "n_head": H, "n_layer": blocks, "n_positions": 256, "bos_token_id": None},
+        **{"vocab_size": V, "n_embd": D, "n_head": H, "n_layer": blocks, "n_positions": max(T, 256)},
+        **{"bos_token_id": None},
         **{"eos_token_id": None, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0},
         **{"attn_implementation": "sdpa"},
     )
@@ -75,7 +77,7 @@ def operations(model: GPT, ids: torch.Tensor) -> float:
 
 def beside(shape: str, device: torch.device) -> Iterator[Row]:
     """Training, its share of the matrix product's peak, and generation at one shape."""
-    B, T, *_, times = SHAPES[shape]
+    B, T, *_, times = (SHAPES | FOR_GPUS)[shape]
     ours, theirs, ids = both(shape, device)
 
     def row(what: str, against: str, aim: float, unit: str = "", rate: str = "tokens/s") -> Row:
@@ -83,18 +85,20 @@ def beside(shape: str, device: torch.device) -> Iterator[Row]:
 
     for precision, aim in (("float32", 1.35), ("bfloat16", 2.2)):
         if precision == "float32" or has_fast_bf16(device):
-            of = row(f"training, {precision}", "transformers, float32", aim)
-            yield race(
-                *(of, train(ours, ids, precision, times), train(theirs, ids, "float32", times)), amount=B * T * times
-            )
+            rival = "float32" if device.type == "cpu" else precision  # as its users take it
+            of = row(f"training, {precision}", f"transformers, {rival}", aim)
+            yield race(of, train(ours, ids, precision, times), train(theirs, ids, rival, times), amount=B * T * times)
     done = operations(ours, ids) * times / (PRODUCTS * 2 * SIZE**3)  # in so many such measurements' operations
     of = row("training, float32: share of the GFLOP/s", f"matrix products of size {SIZE}", 0.7, "%", "1/s")
     yield race(of, train(ours, ids, "float32", times), products(SIZE, PRODUCTS, device), factor=done, amount=1)
-    for batch_size, aim in WRITTEN[shape].items():
+    for batch_size, aim in WRITTEN.get(shape, {}).items():
         of = row(f"{NEW} tokens, {batch_size} texts", "transformers' generate", aim)
         works = write(ours, batch_size, device), write(theirs, batch_size, device)
         yield race(of, *works, amount=NEW * batch_size)
 
 
 def parts() -> list[Callable[[], Iterator[Row]]]:
-    return [partial(beside, shape, device) for device in devices() for shape in SHAPES]
+    found = [partial(beside, shape, device) for device in devices() for shape in SHAPES]
+    return found + [
+        partial(beside, shape, device) for device in devices() if device.type == "cuda" for shape in FOR_GPUS
+    ]
