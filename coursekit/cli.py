@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, site, slides, handout, release, publish, new, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, single, site, slides, handout, release, publish, new, grade, doctor."""
 
 import contextlib
 import importlib
@@ -183,6 +183,21 @@ def train(
             modules[recipe].main(arguments)
         except (CheckpointError, DistributedError, FloatingPointError) as error:
             raise fail(str(error), 1) from None
+
+
+@app.command()
+def single(
+    model: Annotated[str, typer.Argument(help="Name of its file in coursekit/models/, such as gpt.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: MODEL_single.py here).")] = None,
+) -> None:
+    """Write a model with everything that it uses into one Python file that needs only torch."""
+    from coursekit import single as writing
+
+    text, out = writing.single(model), out or Path(f"{model}_single.py")
+    if out.exists():
+        raise fail(f"{out} is there already: remove it, or name another file with --out")
+    out.write_text(text, encoding="utf-8")
+    say(f"Written: {out}")
 
 
 @app.command()

@@ -163,25 +163,25 @@ def recipes() -> str:
     """The shipped weights, measured again as they were when they were made, on the whole test split."""
     import torch
 
-    from coursekit.recipes import bert, dino, gpt, labelled, sit, stories, vit
+    from coursekit.recipes import bert, dino, gpt, labelled, load_metrics, sit, stories, vit
 
     found, saved = {}, {}
     model, tokenizer = bert.load()
     for source, samples in bert.held_out("test", tokenizer).items():
-        found[f"bert, {source}"], saved[f"bert, {source}"] = bert.measure(model, samples), bert.load_metrics()[source]
+        found[f"bert, {source}"], saved[f"bert, {source}"] = bert.measure(model, samples), load_metrics("bert")[source]
     for variant in ("gpt-documentation", "gpt-code"):
         model, tokenizer = gpt.load(variant)
         measured = gpt.measure(gpt.as_language_model(model, tokenizer.ids[gpt.END]), variant, "test", tokenizer)
         found |= {f"{variant}, {source}": values for source, values in measured.items()}
-        saved |= {f"{variant}, {source}": values for source, values in gpt.load_metrics(variant)["test"].items()}
+        saved |= {f"{variant}, {source}": values for source, values in load_metrics(variant)["test"].items()}
     for recipe, name in ((dino, "dino"), (sit, "sit")):
-        found[name], saved[name] = recipe.worth(recipe.load(), "test"), recipe.load_metrics()["test"]
+        found[name], saved[name] = recipe.worth(recipe.load(), "test"), load_metrics(name)["test"]
     model, tokenizer = stories.load()
-    found["stories"], saved["stories"] = stories.measure(model, "test", tokenizer), stories.load_metrics()["test"]
+    found["stories"], saved["stories"] = stories.measure(model, "test", tokenizer), load_metrics("stories")["test"]
     found["labelled"] = {"accuracy": labelled.right(labelled.load(), "test")}
-    saved["labelled"] = labelled.load_metrics()["test"]
+    saved["labelled"] = load_metrics("labelled")["test"]
     with torch.no_grad():
-        found["vit"], saved["vit"] = {"accuracy": vit.accuracy_on_test(vit.load())}, vit.load_metrics()["test"]
+        found["vit"], saved["vit"] = {"accuracy": vit.accuracy_on_test(vit.load())}, load_metrics("vit")["test"]
     flat, shipped = ({(part, name): v for part, d in x.items() for name, v in d.items()} for x in (found, saved))
     save_json(FOLDER / "recipes.json", {"measured": found, "shipped": saved})
     apart = {pair: abs(flat[pair] - value) / max(abs(value), 1e-9) for pair, value in shipped.items()}

@@ -38,6 +38,7 @@ WITHOUT_TORCH = {"viz", "text"}
 MIRRORED = ("nn", "models", "decode", "train")  # rooms in which tests/ROOM/test_FILE.py tests FILE.py, but for these:
 TESTED_IN = {
     "decode/beams": "decode/test_translate",
+    "models/encoder_decoder_forecaster": "models/test_patchtst",
     "models/pretrained": "convert/test_folders",
     "train/bar": "train/test_loop",
     "train/device": "train/test_loop",
@@ -86,6 +87,37 @@ def test_the_page_for_readers_says_who_may_import_whom():
         for room in re.findall(r"`(\w+)`", rooms)
     }
     assert told == {room: rooms | MAY_IMPORT_LATE.get(room, set()) for room, rooms in MAY_IMPORT.items()}
+
+
+def where_is() -> list[tuple[str, list[str]]]:
+    """The rows of the table *Where is …?*: the question, and all that its answer names."""
+    _, table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where is …?")
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", table, re.MULTILINE)[1:]
+    return [(question, re.findall(r"`([^`]+)`", answer)) for question, answer in rows]
+
+
+@pytest.mark.parametrize(("question", "named"), where_is(), ids=lambda x: x if isinstance(x, str) else "")
+def test_where_is(question, named):
+    """Each file that an answer names exists; each other name is in one of these files, or defined in another."""
+    found, names, folder = [], [], PACKAGE
+    for name in named:
+        if " " in name or name.startswith("build/"):  # a command, or what it leaves
+            continue
+        if "/" in name or name.endswith(".py"):
+            place = name.partition("NAME")[0]
+            paths = [path for base in (folder, PACKAGE, ROOT) if (path := base / place).exists()]
+            paths += PACKAGE.rglob(place)
+            assert paths, f"there is no {name}"
+            found.append(paths[0])
+            folder = paths[0] if paths[0].is_dir() else paths[0].parent
+        else:
+            names += re.findall(r"\w+", name)
+    files = [path for place in found for path in ([place] if place.is_file() else place.rglob("*.py"))]
+    near, everywhere = (
+        "\n".join(path.read_text(encoding="utf-8") for path in paths) for paths in (files, PACKAGE.rglob("*.py"))
+    )
+    for name in names:
+        assert re.search(rf"\b{name}\b", near) or re.search(rf"\b(def|class) {name}\b", everywhere), name
 
 
 @pytest.mark.parametrize("module", BENEATH)

@@ -15,10 +15,10 @@ from coursekit.models.bert import (
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
-    PretrainedBert,
 )
+from coursekit.models.pretrained import Pretrained
 
-Model = TypeVar("Model", bound=PretrainedBert)
+Model = TypeVar("Model", bound=Pretrained)
 
 SIZES = {  # ours -> theirs
     "vocab_size": "vocab_size",
@@ -69,7 +69,7 @@ WITHOUT_POOLER = (BertForTokenClassification, BertForQuestionAnswering)  # which
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # the names in Google's own files
 
 
-def their_names(model: PretrainedBert) -> dict[str, list[str]]:
+def their_names(model: Pretrained) -> dict[str, list[str]]:
     """For each weight of ours the name that it has there; for those of queries, keys and values the three."""
     bert = model if isinstance(model, Bert) else model.bert
     places = {ours: [theirs] for ours, theirs in BODY.items()}
@@ -122,7 +122,7 @@ def from_hugging_face(kind: type[Model], config: Mapping[str, Any], weights: Map
     return model.eval()
 
 
-def check_kind(kind: type[PretrainedBert]) -> None:
+def check_kind(kind: type[Pretrained]) -> None:
     if kind not in ARCHITECTURES:
         known = ", ".join(one.__name__ for one in ARCHITECTURES)
         raise ValueError(f"{kind.__name__} has no place in Hugging Face's layout: only {known} have")
@@ -135,7 +135,7 @@ def modern_name(name: str) -> str:
     return name.removeprefix("bert.")
 
 
-def advice_on_head(kind: type[PretrainedBert], name: str) -> str:
+def advice_on_head(kind: type[Pretrained], name: str) -> str:
     if kind is Bert or name.split(".")[0] in ("embeddings", "encoder"):
         return ""
     return f"; for a new head on its body: {kind.__name__}(Bert.from_pretrained(...)" + (
@@ -179,7 +179,7 @@ def label_names(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> lis
     return [given.get(i, f"LABEL_{i}") for i in range(n)]
 
 
-def to_hugging_face(model: PretrainedBert) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def to_hugging_face(model: Pretrained) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights of ``model`` by their names.
 
     Raises:

@@ -181,8 +181,8 @@ def write_model(folder: str | Path, config: Mapping[str, Any], weights: Mapping[
 def load_model(kind: type[Model], name_or_folder: str | Path, local_files_only: bool = False) -> Model:
     """The model of class ``kind`` in a folder or on the hub: ``kind.from_pretrained``.
 
-    The names of its weights are known to ``from_hugging_face(kind, config, weights)`` of ``coursekit.convert.LAYOUT``,
-    LAYOUT being ``kind.layout``; ``to_hugging_face(model)`` there gives configuration and weights.
+    The names of its weights are known to ``from_hugging_face(kind, config, weights)`` of the file of this room that
+    is called as the model's; ``to_hugging_face(model)`` there gives configuration and weights.
     """
     config, weights = read_model(name_or_folder, local_files_only)
     try:
@@ -197,4 +197,7 @@ def save_model(model: Pretrained, folder: str | Path) -> None:
 
 
 def converter(kind: type[Pretrained]) -> ModuleType:
-    return import_module(f"coursekit.convert.{kind.layout}")
+    """``coursekit.convert.NAME`` for a class of ``coursekit.models.NAME``, or for one derived from it."""
+    models = "coursekit.models."
+    module = next(base.__module__ for base in kind.__mro__ if base.__module__.startswith(models))
+    return import_module(f"coursekit.convert.{module.removeprefix(models)}")

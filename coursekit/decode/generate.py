@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.attention import Cache
-from coursekit.nn.sampling import less_repetition, next_token
+from coursekit.nn.sampling import next_token, penalise_repetition
 
 
 def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -77,7 +77,7 @@ def stream(
         mask: (B, T), True where a token is real, for prompts of unequal length; padding may stand on either side.
         temperature: 0 takes the most likely token each time, 1 draws from the model's own probabilities.
         k, p: draw from the k most likely tokens only, from the nucleus of ``p`` only.
-        repetition_penalty: see ``less_repetition``; 1 for none.
+        repetition_penalty: see ``penalise_repetition``; 1 for none.
         stop: tokens that end a text. Behind the end the same token is yielded again.
         generator: what is drawn from; on the model's device.
 
@@ -94,7 +94,7 @@ def stream(
     for _ in range(max_new):
         logits = next_logits(model, inputs, mask, caches)
         if repetition_penalty != 1:
-            logits = less_repetition(logits, written, repetition_penalty, mask)
+            logits = penalise_repetition(logits, written, repetition_penalty, mask)
         token = torch.where(ended, token, next_token(logits, temperature, k, p, generator))
         yield token
         if len(stops):

@@ -22,19 +22,19 @@ def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     return max_length
 
 
-def next_logits(model: Transformer, symbol: Tensor, memory: Tensor, mask: Tensor, caches: list) -> Tensor:
+def next_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_mask: Tensor, caches: list) -> Tensor:
     """Logits (B, V) of the words after the last ones (B, 1). Padding is no word and is never written."""
-    logits = model.decode(symbol, memory, mask, caches)[:, -1]
+    logits = model.decode(symbol, memory, source_mask, caches)[:, -1]
     logits[:, model.config.pad_id] = -torch.inf
     return logits
 
 
 @torch.inference_mode()
-def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | None = None) -> Tensor:
+def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: int | None = None) -> Tensor:
     """The most likely symbol at each step, until every sequence has ended.
 
     Args:
-        source, mask: (B, S), True where the source is real.
+        source, source_mask: (B, S), True where the source is real.
         max_length: most symbols to decode, the end symbol included.
 
     Returns:
@@ -44,12 +44,12 @@ def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | N
         ValueError: there is no source, one has no real symbol, or ``max_length`` is more than the model's.
     """
     c, most = model.config, longest(model, source, max_length)
-    memory, caches = model.encode(source, mask), model.new_caches(most, source.shape[1])
+    memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
     symbol = source.new_full((len(source), 1), c.bos_id)
     ended = torch.zeros_like(symbol, dtype=torch.bool)
     found = []
     for _ in range(most):
-        logits = next_logits(model, symbol, memory, mask, caches)
+        logits = next_logits(model, symbol, memory, source_mask, caches)
         symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)
         found.append(symbol)
         ended = ended | (symbol == c.eos_id)
@@ -62,7 +62,7 @@ def greedy(model: Transformer, source: Tensor, mask: Tensor, max_length: int | N
 def beam_search(
     model: Transformer,
     source: Tensor,
-    mask: Tensor,
+    source_mask: Tensor,
     beams: int = 4,
     alpha: float = 0.6,
     max_length: int | None = None,
@@ -70,7 +70,7 @@ def beam_search(
     """The best of K sequences that grow side by side: ``decode.beams.search`` with this model.
 
     Args:
-        source, mask: (B, S), True where the source is real.
+        source, source_mask: (B, S), True where the source is real.
         beams: K, 4 in the paper.
         alpha: strength of the length penalty, 0.6 in the paper; 0 for none.
         max_length: most symbols to decode, the end symbol included. What has not ended by then competes too.
@@ -83,11 +83,11 @@ def beam_search(
     """
     c, most = model.config, longest(model, source, max_length)
     check_beams(beams, alpha, c.vocab_size)
-    memory = model.encode(source, mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
-    mask, caches = mask.repeat_interleave(beams, dim=0), model.new_caches(most, source.shape[1])
+    memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
+    source_mask, caches = source_mask.repeat_interleave(beams, dim=0), model.new_caches(most, source.shape[1])
 
     def step(symbol: Tensor) -> Tensor:
-        return next_logits(model, symbol, memory, mask, caches)
+        return next_logits(model, symbol, memory, source_mask, caches)
 
     def reorder(rows: Tensor) -> None:
         for own, _ in caches:  # what is kept of the source is the same for all beams of a sentence

@@ -1,8 +1,11 @@
 """BERT: Devlin, Chang, Lee and Toutanova (2019), arXiv 1810.04805.
 
 Read it top to bottom: the configuration, the encoder, the two heads of pre-training and their objective, then the
-heads of fine-tuning with theirs. The blocks themselves stand in ``coursekit/nn/blocks.py``; what is masked and which
-sentences are paired, in ``coursekit/data/pretraining.py``.
+heads of fine-tuning with theirs. What is masked, and which sentences are paired, is in
+``coursekit/data/pretraining.py``.
+
+Call chain: each head -> ``Bert.forward`` -> ``Bert.hidden_states`` -> ``LearnedPositions`` in ``nn/positions.py``,
+then for each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, T tokens, V vocabulary size, D = d_model, K labels, N masked tokens of a batch.
 """
@@ -16,10 +19,10 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, may_ask
+from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, count_real
+from coursekit.nn.positions import LearnedPositions, position_ids
 
 EPS = 1e-12  # of every layer norm
 STD = 0.02  # of weights at first, before the cut at two deviations; not in the paper, but in Google's program
@@ -66,7 +69,7 @@ class BertConfig:
         return cls(**{"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_layers": 24} | changes)
 
 
-def begin_weights(*modules: nn.Module) -> None:
+def init_weights(*modules: nn.Module) -> None:
     """Matrices and embeddings from a normal distribution cut at two deviations; biases 0."""
     for module in modules:
         for name, parameter in module.named_parameters():
@@ -76,21 +79,14 @@ def begin_weights(*modules: nn.Module) -> None:
                 nn.init.zeros_(parameter)
 
 
-class PretrainedBert(Pretrained):
-    """What the models of this file share: they are read and written as Hugging Face keeps them.
-
-    A ``Bert`` may come out of any BERT, its heads left behind. A model with a head comes out of one with that head; to
-    put a new head on a pre-trained body write ``BertForTokenClassification(Bert.from_pretrained(...), labels)``.
-    """
-
-    layout = "bert"
-
-
-class Bert(PretrainedBert):
+class Bert(Pretrained):
     """The encoder: what every token means among all others, to its left and to its right.
 
     A token enters as the sum of three vectors, for itself, its position and its segment, under a layer norm
     (figure 2); blocks with the norm after each residual connection follow.
+
+    ``Bert.from_pretrained`` takes the files of any BERT and leaves their heads behind. A model with a head wants files
+    with that head; a new head goes on a body: ``BertForTokenClassification(Bert.from_pretrained(...), labels)``.
 
     Args:
         config: its sizes.
@@ -110,7 +106,7 @@ class Bert(PretrainedBert):
         options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout, "ff_dropout": 0.0}
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.pooler = nn.Linear(c.d_model, c.d_model) if pooler else None
-        begin_weights(self)
+        init_weights(self)
 
     def hidden_states(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> list[Tensor]:
         """The embeddings, and what each block makes of them: ``n_layers + 1`` tensors (B, T, D).
@@ -127,7 +123,7 @@ class Bert(PretrainedBert):
         if mask is not None:
             check_real(mask)
         x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
-        x = self.positions(x, 0 if mask is None else count_real(mask))
+        x = self.positions(x, 0 if mask is None else position_ids(mask))
         states = [self.dropout(self.norm(x))]
         for block in self.blocks:
             states.append(block(states[-1], mask=None if mask is None else padding_mask(mask)))
@@ -177,7 +173,7 @@ FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {
 # --- pre-training: guess the masked words, and whether B follows A -------------------------------------------
 
 
-class BertForPreTraining(PretrainedBert):
+class BertForPreTraining(Pretrained):
     """``bert`` with the heads of both tasks of section 3.1.
 
     Masked words: a layer with GELU and layer norm, then the product with the embedding of each word (the same matrix
@@ -192,7 +188,7 @@ class BertForPreTraining(PretrainedBert):
         self.dense, self.norm = nn.Linear(D, D), nn.LayerNorm(D, eps=EPS)
         self.bias = nn.Parameter(torch.zeros(V))
         self.next_sentence = nn.Linear(D, 2)
-        begin_weights(self.dense, self.next_sentence)
+        init_weights(self.dense, self.next_sentence)
 
     def guess(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of the word at places with these last hidden states (..., D)."""
@@ -232,7 +228,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     words. On a GPU it needs ``places`` (B, P) too: where ``masked`` is True, and then -1.
     """
     masked, target = batch["masked"], batch["target"]
-    if may_ask(masked):
+    if can_sync(masked):
         where, target = masked, target[masked]
     else:
         where = batch["places"]
@@ -248,7 +244,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
 # --- fine-tuning: a thin new layer on the pre-trained body (figure 4) ----------------------------------------
 
 
-class BertForSequenceClassification(PretrainedBert):
+class BertForSequenceClassification(Pretrained):
     """One label for a text or for a pair of texts: ``softmax(W C + b)``, C the pooled vector.
 
     Figures 4a and 4b are one model: a pair is a text with two segments.
@@ -262,7 +258,7 @@ class BertForSequenceClassification(PretrainedBert):
         super().__init__()
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
-        begin_weights(self.classifier)
+        init_weights(self.classifier)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Logits (B, K)."""
@@ -276,7 +272,7 @@ def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Ten
     return F.cross_entropy(logits.float(), label, reduction="sum"), label.new_full((), len(label))
 
 
-class BertForTokenClassification(PretrainedBert):
+class BertForTokenClassification(Pretrained):
     """One label for each token, as for names in a text (figure 4d): the same layer at every place.
 
     Args: as for ``BertForSequenceClassification``.
@@ -286,7 +282,7 @@ class BertForTokenClassification(PretrainedBert):
         super().__init__()
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
-        begin_weights(self.classifier)
+        init_weights(self.classifier)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Logits (B, T, K)."""
@@ -304,7 +300,7 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
     return F.cross_entropy(rows.float(), tags, reduction="sum"), tagged.sum()
 
 
-class BertForQuestionAnswering(PretrainedBert):
+class BertForQuestionAnswering(Pretrained):
     """Where in a text the answer to a question begins and ends (figure 4c): two vectors, S and E.
 
     The question is segment 0, the text segment 1; ``p(begin at i) = softmax over i of S . T_i``, and with E for the
@@ -315,7 +311,7 @@ class BertForQuestionAnswering(PretrainedBert):
         super().__init__()
         self.bert = bert
         self.span = nn.Linear(bert.config.d_model, 2)  # its rows are S and E
-        begin_weights(self.span)
+        init_weights(self.span)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits of each place to be the first of the answer and to be its last, (B, T) both; -inf at padding."""

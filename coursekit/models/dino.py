@@ -1,14 +1,17 @@
 """DINO: Caron, Touvron, Misra, Jégou, Mairal, Bojanowski and Joulin (2021), arXiv 2104.14294.
 
 Read it top to bottom: the configuration, the projection head, a network for views of several sizes, the objective as
-two functions of logits, then student and teacher with what happens in each step. The Vision Transformer stands in
-``coursekit/models/vit.py``; the views are drawn in ``coursekit/data/crops.py``. A training as published::
+two functions of logits, then student and teacher with what happens in each step. The views are drawn in
+``coursekit/data/crops.py``. A training as published::
 
     model = DINO(config)
     optimizer = adamw(model, lr=5e-4 * batch_size / 256, weight_decay=0.04)
     options = {"schedule": warmup_cosine(10 * epoch), "decay_schedule": warmup_cosine(0, floor=10)}  # 0.04 -> 0.4
-    options |= {"clip": 3.0, "clip_each": True, "after_update": DINO.follow}
+    options |= {"clip": 3.0, "clip_each": True, "after_update": DINO.update_teacher}
     Training(model, dino_loss, data, optimizer, config.steps, **options)
+
+Call chain: ``DINO.forward`` -> ``Network`` of the student and of the teacher -> ``ViT`` in ``models/vit.py``, whose
+call chain is told there, then ``ProjectionHead``.
 
 Legend: B batch, V views of an image (the G = 2 global ones first), C channels, D = d_model, K outputs.
 """
@@ -182,8 +185,9 @@ class DINO(nn.Module):
     """A student that learns to say of any view of an image what its teacher says of another; no labels.
 
     The teacher is a slow average of the student and gets no gradient. ``dino_loss`` is the objective for ``Training``
-    and notes the teacher's logits; ``follow``, its ``after_update``, then moves teacher and centre. Centre, teacher and
-    the number of steps are in ``state_dict()``. What is used after training is ``teacher.backbone``, a ``ViT``.
+    and notes the teacher's logits; ``update_teacher``, its ``after_update``, then moves teacher and centre. Centre,
+    teacher and the number of steps are in ``state_dict()``. What is used after training is ``teacher.backbone``, a
+    ``ViT``.
 
     A batch holds ``global`` (B, 2, C, side, side) and, where there are any, ``local`` (B, V - 2, C, side, side), as
     ``coursekit.data.crops.multi_crop`` draws them, scaled as the ViT reads them.
@@ -235,7 +239,7 @@ class DINO(nn.Module):
         return self.student(views, frozen=self.step < self.config.frozen), teacher
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def update_teacher(self) -> None:
         """After an update of the student: teacher and centre take one step, and the step is counted.
 
         ``teacher <- m teacher + (1 - m) student``, ``centre <- m_c centre + (1 - m_c) mean(logits)``, the mean over the
@@ -247,7 +251,7 @@ class DINO(nn.Module):
         Source: algorithm 1 and equation 4.
         """
         if not self.noted:
-            raise RuntimeError("nothing to follow: call it after dino_loss in training mode and the optimizer's step")
+            raise RuntimeError("no teacher logits: call it after dino_loss in training mode and the optimizer's step")
         torch._foreach_lerp_(list(self.teacher.parameters()), list(self.student.parameters()), 1 - self.momentum)
         mean = torch.cat(self.noted).flatten(0, 1).mean(dim=0)  # (B, G, K) -> (K,)
         self.centre.lerp_(mean.to(self.centre), 1 - self.config.centre_momentum)
@@ -281,7 +285,7 @@ class DINO(nn.Module):
 def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
 
-    In training it notes the teacher's logits for ``DINO.follow``; the centre that it uses is that of before.
+    In training it notes the teacher's logits for ``DINO.update_teacher``; the centre that it uses is that of before.
     """
     student, teacher = model(batch)
     targets = sharpen(teacher, model.centre, model.temperature)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.checks import check_sizes
+from coursekit.nn.checks import check_history, check_sizes
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,6 @@ class DLinearConfig:
 def check_kernel(kernel: int) -> None:
     if kernel < 1 or kernel % 2 == 0:
         raise ValueError(f"kernel={kernel}: must be odd, to average as many values before as behind")
-
-
-def check_history(history: Tensor, length: int) -> None:
-    """Refuse what is not (B, L, C) with L = ``length``."""
-    if history.dim() != 3 or history.shape[1] != length:
-        raise ValueError(f"histories of shape {tuple(history.shape)}: must be (B, {length}, C)")
 
 
 def decompose(history: Tensor, kernel: int) -> tuple[Tensor, Tensor]:

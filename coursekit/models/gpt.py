@@ -1,7 +1,10 @@
 """GPT, GPT-2 and GPT-3: language models that are a Transformer's decoder and nothing else.
 
-Read it top to bottom: the configuration with the published sizes, the model, its objective. The blocks themselves
-stand in ``coursekit/nn/blocks.py``; how to choose the next token from the logits, in ``coursekit/nn/sampling.py``.
+Read it top to bottom: the configuration with the published sizes, the model, its objective. How the next token is
+chosen from the logits is in ``coursekit/nn/sampling.py``.
+
+Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/positions.py``, then for each layer
+``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
 
@@ -24,7 +27,7 @@ from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
 from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, count_real
+from coursekit.nn.positions import LearnedPositions, position_ids
 
 EPS = 1e-5  # of every layer norm, in the programs
 STD = 0.02  # of weights at first (GPT, section 4.1)
@@ -110,8 +113,6 @@ class GPT(Pretrained):
             arXiv 1604.06174).
     """
 
-    layout = "gpt"
-
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = c = config
@@ -124,9 +125,9 @@ class GPT(Pretrained):
         options |= {"ff_dropout": 0.0}  # the program leaves the hidden units whole
         self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.norm = nn.LayerNorm(c.d_model, eps=EPS) if c.norm_first else nn.Identity()
-        self.begin_weights()
+        self.init_weights()
 
-    def begin_weights(self) -> None:
+    def init_weights(self) -> None:
         """Draw all matrices and embeddings from ``N(0, 0.02^2)``; biases are 0.
 
         From GPT-2 on, the last layer of each branch has ``0.02 / sqrt(2 L)``: the stream is a sum of 2 L branches, and
@@ -155,7 +156,7 @@ class GPT(Pretrained):
                 raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
             if start == 0:
                 check_real(mask)
-        at = start if mask is None else count_real(mask)[:, start:]  # padding is no position
+        at = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
         again = self.recompute and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):

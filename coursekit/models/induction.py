@@ -3,6 +3,9 @@
 Blocks have no feed-forward network. With two of them a model can continue a text that repeats itself: one head notes
 which token came before each place, a head above it looks for the place after an earlier copy of the current token.
 
+Call chain: ``AttentionOnly.forward`` -> ``LearnedPositions`` in ``nn/positions.py``, then for each layer
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
+
 Legend: B batch, T tokens, V vocabulary size, D = d_model.
 
 Source: Elhage et al. (2021), *A Mathematical Framework for Transformer Circuits*; Olsson et al. (2022), arXiv
@@ -76,7 +79,7 @@ class AttentionOnly(nn.Module):
         return F.linear(self.norm(x), self.out.weight)
 
 
-def without_head(model: Model, layer: int, head: int) -> Model:
+def ablate_head(model: Model, layer: int, head: int) -> Model:
     """A copy of ``model`` in which one head of its self-attention adds nothing (a *zero ablation*).
 
     Layers are counted from 0 in the order of the model's attentions, heads within each of them.

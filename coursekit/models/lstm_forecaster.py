@@ -4,6 +4,9 @@ Hochreiter and Schmidhuber (1997), *Long short-term memory*, Neural Computation 
 al. (2000). Read it top to bottom: the configuration, the model. One step of the LSTM is written out in
 ``coursekit/nn/cells.py``.
 
+Call chain: ``LSTMForecaster.forward`` -> ``normalise`` in ``nn/revin.py`` -> PyTorch's LSTM -> ``denormalise`` in
+``nn/revin.py``.
+
 Legend: B batch, L time steps of history, H of forecast, C channels, D hidden size.
 """
 
@@ -11,9 +14,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from coursekit.models.dlinear import check_history
-from coursekit.nn.checks import check_dropout, check_sizes
-from coursekit.nn.norms import normalise, restore
+from coursekit.nn.checks import check_dropout, check_history, check_sizes
+from coursekit.nn.revin import denormalise, normalise
 
 
 @dataclass(frozen=True)
@@ -65,4 +67,4 @@ class LSTMForecaster(nn.Module):
         steps = x.transpose(1, 2).flatten(0, 1).unsqueeze(-1)  # (B, L, C) -> (B C, L, 1)
         _, (h, _) = self.lstm(steps)  # (n_layers, B C, D)
         y = self.head(self.dropout(h[-1]))  # (B C, H)
-        return restore(y.unflatten(0, history.shape[::2]).transpose(1, 2), mean, std)
+        return denormalise(y.unflatten(0, history.shape[::2]).transpose(1, 2), mean, std)

@@ -2,8 +2,10 @@
 
 Three quarters of an image's patches are hidden. The encoder, an ordinary Vision Transformer, reads the others *alone*;
 a small decoder is told where patches are missing and paints them. Read it top to bottom: fixed positions, which patches
-are hidden, what is to be predicted, the configuration, the model, its objective. The Vision Transformer is in
-``coursekit/models/vit.py``. (arXiv 2111.06377.)
+are hidden, what is to be predicted, the configuration, the model, its objective. (arXiv 2111.06377.)
+
+Call chain: ``MAE.forward`` -> ``MAE.encode`` -> ``ViT.embed`` in ``models/vit.py``, then ``MAE.decode``; for each
+layer of both ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, K visible ones, D width of the encoder, E of the
 decoder.
@@ -22,7 +24,7 @@ from coursekit.nn.positions import sinusoidal
 STD = 0.02  # of the two tokens at first
 
 
-def grid_code(side: int, d_model: int) -> Tensor:
+def sinusoidal_2d(side: int, d_model: int) -> Tensor:
     """Fixed positions of a square grid and of a class token before it: (1 + side^2, d_model).
 
     The first half of a cell's vector is the ``sinusoidal`` code of its row, the second half that of its column; the
@@ -78,13 +80,13 @@ class MAEConfig:
 
     Attributes:
         vit: the encoder; ``classes`` must be 0 and ``pooling`` "class".
-        hidden: share of the patches that the encoder does not see.
+        mask_ratio: share of the patches that the encoder does not see.
         d_decoder, decoder_heads, decoder_layers: sizes of the decoder; its feed-forward networks are four times as
             wide.
     """
 
     vit: ViTConfig
-    hidden: float = 0.75
+    mask_ratio: float = 0.75
     d_decoder: int = 512
     decoder_heads: int = 16
     decoder_layers: int = 8
@@ -99,7 +101,9 @@ class MAEConfig:
         if self.d_decoder % self.decoder_heads:
             raise ValueError(f"d_decoder={self.d_decoder}: must be a multiple of decoder_heads={self.decoder_heads}")
         if not 1 <= self.visible < self.patches:
-            raise ValueError(f"hidden={self.hidden}: of {self.patches} patches some must be hidden, and some visible")
+            raise ValueError(
+                f"mask_ratio={self.mask_ratio}: of {self.patches} patches some must be hidden, and some visible"
+            )
 
     @property
     def patches(self) -> int:
@@ -108,8 +112,8 @@ class MAEConfig:
 
     @property
     def visible(self) -> int:
-        """K, how many patches the encoder sees: ``N (1 - hidden)``, rounded down."""
-        return int(self.patches * (1 - self.hidden))
+        """K, how many patches the encoder sees: ``N (1 - mask_ratio)``, rounded down."""
+        return int(self.patches * (1 - self.mask_ratio))
 
     @classmethod
     def b16(cls, **changes) -> "MAEConfig":
@@ -135,11 +139,11 @@ class MAE(nn.Module):
         self.config = c = config
         self.vit, D, E = ViT(c.vit), c.vit.d_model, c.d_decoder
         side = c.vit.image_size // c.vit.patch_size
-        self.vit.positions.code = nn.Parameter(grid_code(side, D), requires_grad=False)
+        self.vit.positions.code = nn.Parameter(sinusoidal_2d(side, D), requires_grad=False)
         nn.init.normal_(self.vit.class_token, std=STD)
         self.embed = nn.Linear(D, E)
         self.mask_token = nn.Parameter(torch.empty(1, 1, E).normal_(std=STD))
-        self.positions = nn.Parameter(grid_code(side, E), requires_grad=False)
+        self.positions = nn.Parameter(sinusoidal_2d(side, E), requires_grad=False)
         options = {"norm_first": True, "activation": "gelu", "eps": c.vit.eps}
         self.blocks = nn.ModuleList(Block(E, c.decoder_heads, 4 * E, **options) for _ in range(c.decoder_layers))
         self.norm = nn.LayerNorm(E, eps=c.vit.eps)
@@ -191,8 +195,8 @@ class MAE(nn.Module):
         return self.vit.patch_tokens(self.vit.hidden(images)).mean(dim=1)
 
     @torch.no_grad()
-    def paint(self, images: Tensor, order: Tensor) -> Tensor:
-        """The images with their hidden patches painted, for the eye: (B, C, height, width).
+    def reconstruct(self, images: Tensor, order: Tensor) -> Tensor:
+        """The images with their hidden patches filled in, for the eye: (B, C, height, width).
 
         The model does not say how bright a patch is, and how rich in contrast; both are taken from the hidden patch.
         """

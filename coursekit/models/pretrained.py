@@ -1,7 +1,7 @@
 """What every model shares that Hugging Face keeps too: it is read and written in their layout."""
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from torch import nn
 
@@ -9,11 +9,8 @@ from torch import nn
 class Pretrained(nn.Module):
     """A model with ``from_pretrained`` and ``save_pretrained``.
 
-    Attributes:
-        layout: the module of ``coursekit.convert`` that knows the names of its weights there.
+    What its weights are called there is known to ``coursekit/convert/NAME.py``, its own file being ``models/NAME.py``.
     """
-
-    layout: ClassVar[str]
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, local_files_only: bool = False) -> Self:

@@ -3,6 +3,10 @@
 Read it top to bottom: the configuration, the encoder, the decoder of Luong, the decoder of Bahdanau, the
 model that joins them, the objective.
 
+Call chain: ``Seq2Seq.forward`` -> ``Encoder``, then ``LuongDecoder.all_steps``, or, with Bahdanau or input feeding,
+for each step ``BahdanauDecoder.step``, ``LuongDecoder.step`` -> ``rnn_step`` in ``nn/cells.py``; both ->
+``ScoreAttention`` in ``nn/scores.py`` -> ``masked_softmax`` in ``nn/attention.py``.
+
 Legend: B batch, S source positions, T target steps, V vocabulary size, E embedding size, D size of a
 decoder state, K size of an encoder state (both directions together where there are two).
 """
@@ -215,7 +219,7 @@ class Seq2Seq(nn.Module):
     def forward(
         self,
         source: Tensor,
-        mask: Tensor,
+        source_mask: Tensor,
         target: Tensor,
         teacher_forcing: float = 1.0,
         generator: torch.Generator | None = None,
@@ -224,7 +228,7 @@ class Seq2Seq(nn.Module):
 
         Args:
             source: symbols, (B, S).
-            mask: (B, S), True where the source is real; every row needs one True.
+            source_mask: (B, S), True where the source is real; every row needs one True.
             target: symbols, (B, T).
             teacher_forcing: probability that a step reads the true previous symbol rather than the
                 model's own most likely one, drawn for each sequence and step (scheduled sampling,
@@ -233,7 +237,7 @@ class Seq2Seq(nn.Module):
         """
         if not 0 <= teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing={teacher_forcing}: a probability lies in 0..1")
-        memory, state, h_tilde = self.start(source, mask)
+        memory, state, h_tilde = self.start(source, source_mask)
         inputs = torch.cat([self.first_symbol(source)[:, None], target[:, :-1]], dim=1)  # (B, T)
         if teacher_forcing == 1 and self.decoder.one_call:
             return self.to_logits(self.decoder.all_steps(inputs, memory, state))
@@ -250,7 +254,7 @@ class Seq2Seq(nn.Module):
     def generate(
         self,
         source: Tensor,
-        mask: Tensor,
+        source_mask: Tensor,
         steps: int,
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
@@ -258,7 +262,7 @@ class Seq2Seq(nn.Module):
         """Decode ``steps`` symbols, each fed back as the next input: (B, steps).
 
         Args:
-            source, mask: as in ``forward``.
+            source, source_mask: as in ``forward``.
             steps: how many symbols to decode.
             temperature: 0 takes the most likely symbol (greedy); above 0 samples from
                 ``softmax(logits / temperature)``.
@@ -268,18 +272,18 @@ class Seq2Seq(nn.Module):
             raise ValueError(f"steps={steps}: decode at least one symbol")
         if temperature < 0:
             raise ValueError(f"temperature={temperature}: 0 is greedy, above 0 samples")
-        memory, state, h_tilde = self.start(source, mask)
+        memory, state, h_tilde = self.start(source, source_mask)
         symbols = [self.first_symbol(source)]
         for _ in range(steps):
             state, h_tilde = self.decoder.step(symbols[-1], memory, state, h_tilde)
             symbols.append(next_token(self.to_logits(h_tilde), temperature, generator=generator))  # (B,)
         return torch.stack(symbols[1:], dim=1)
 
-    def start(self, source: Tensor, mask: Tensor) -> tuple[Memory | None, State, Tensor]:
+    def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory | None, State, Tensor]:
         """Encode the source: memory, first decoder state, first ``h~``."""
-        check_real(mask, "a source has no real symbol")
-        states, first = self.encoder(source, mask)
-        return self.decoder.start(states, mask, first)
+        check_real(source_mask, "a source has no real symbol")
+        states, first = self.encoder(source, source_mask)
+        return self.decoder.start(states, source_mask, first)
 
     def first_symbol(self, source: Tensor) -> Tensor:
         return source.new_full((source.shape[0],), self.config.bos_id)  # (B,)

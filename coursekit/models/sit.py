@@ -2,9 +2,12 @@
 
 Three things learned at once from two corrupted views of an image, without labels: to restore what was corrupted, to
 tell by how many quarters a view is turned, and to know the other view of the same image among all others. Read it top
-to bottom: the configuration, the three losses and how they are weighed, then the model. The Vision Transformer stands
-in ``coursekit/models/vit.py``; the views are drawn in ``coursekit/data/corrupt.py``. This is the version with all
-three objectives, written from the formulas; initial weights and the sizes of the contrastive head are ours.
+to bottom: the configuration, the three losses and how they are weighed, then the model. The views are drawn in
+``coursekit/data/corrupt.py``. This is the version with all three objectives, written from the formulas; initial weights
+and the sizes of the contrastive head are ours.
+
+Call chain: ``SiT.losses`` -> ``SiT.forward`` -> ``SiT.hidden`` -> ``ViT.embed`` in ``models/vit.py``, then for each
+layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, V = 2 views of an image, C channels, P side of a patch in pixels, N patches, D = d_model.
 """

@@ -1,7 +1,11 @@
 """The Transformer: Vaswani et al. (2017), *Attention Is All You Need*, arXiv 1706.03762.
 
 Read it top to bottom: the configuration, the model (encoder, decoder, shared embeddings), the objective with
-label smoothing, the optimizer with its warm-up. The blocks themselves stand in ``coursekit/nn/blocks.py``.
+label smoothing, the optimizer with its warm-up.
+
+Call chain: ``Transformer.forward`` -> ``Transformer.encode``, ``Transformer.decode`` -> ``Transformer.embed`` ->
+``SinusoidalPositions`` in ``nn/positions.py``, then for each layer ``Block``, ``DecoderBlock`` in ``nn/blocks.py`` ->
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, S source tokens, T target tokens, V vocabulary size, D = d_model.
 """
@@ -18,7 +22,7 @@ from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, count_real
+from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, position_ids
 
 
 @dataclass(frozen=True)
@@ -127,50 +131,50 @@ class Transformer(nn.Module):
         """(B, T) -> (B, T, D); ``at``: position of the first token, or of each one."""
         return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, at))
 
-    def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """The memory (B, S, D) of a source (B, S). Padding, where ``mask`` is False, may stand on either side.
+    def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
+        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may stand on either side.
 
         Raises:
             ValueError: a source has no real symbol.
         """
-        check_real(mask, "a source has no real symbol")
-        x = self.embed(source, count_real(mask))
+        check_real(source_mask, "a source has no real symbol")
+        x = self.embed(source, position_ids(source_mask))
         for block in self.encoder:
-            x = block(x, mask=padding_mask(mask))
+            x = block(x, mask=padding_mask(source_mask))
         return self.encoder_norm(x)
 
     def decode(
-        self, inputs: Tensor, memory: Tensor, mask: Tensor, caches: list[tuple[Cache, Cache]] | None = None
+        self, inputs: Tensor, memory: Tensor, source_mask: Tensor, caches: list[tuple[Cache, Cache]] | None = None
     ) -> Tensor:
         """Logits (B, T, V) of the symbols that follow each of ``inputs`` (B, T).
 
         Args:
             memory: (B, S, D).
-            mask: (B, S), True where the source is real.
+            source_mask: (B, S), True where the source is real.
             caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
         """
         start = caches[0][0].length if caches else 0
         x = self.embed(inputs, start)
         for block, cache in zip(self.decoder, caches or [None] * len(self.decoder)):
-            x = block(x, memory, memory_mask=padding_mask(mask), cache=cache)
+            x = block(x, memory, memory_mask=padding_mask(source_mask), cache=cache)
         return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
 
     def new_caches(self, max_length: int, source_length: int) -> list[tuple[Cache, Cache]]:
         """Empty caches for decoding step by step: in each block one of the target, one of the source."""
         return [(Cache(max_length), Cache(source_length)) for _ in self.decoder]
 
-    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+    def forward(self, source: Tensor, source_mask: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of each target symbol, given the source and the target symbols before it.
 
         Args:
             source: symbols, (B, S).
-            mask: (B, S), True where the source is real; every row needs one True.
+            source_mask: (B, S), True where the source is real; every row needs one True.
             target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
                 the start symbol.
         """
         first = target.new_full((target.shape[0], 1), self.config.bos_id)
         inputs = torch.cat([first, target[:, :-1]], dim=1)  # (B, T)
-        return self.decode(inputs, self.encode(source, mask), mask)
+        return self.decode(inputs, self.encode(source, source_mask), source_mask)
 
 
 def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:

@@ -1,7 +1,10 @@
 """ViT: Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai et al. (2021), arXiv 2010.11929.
 
 Read it top to bottom: images as rows of patches and back, the configuration with the published sizes, the model, its
-objective. The blocks themselves stand in ``coursekit/nn/blocks.py``, the positions in ``coursekit/nn/positions.py``.
+objective.
+
+Call chain: ``ViT.forward`` -> ``ViT.hidden`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for
+each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, T tokens (N and the class token), D = d_model,
 K classes.
@@ -168,8 +171,6 @@ class ViT(Pretrained):
         ValueError: the labels are not as many as the classes.
     """
 
-    layout = "vit"
-
     def __init__(self, config: ViTConfig, labels: Sequence[str] = ()):
         super().__init__()
         self.config = c = config
@@ -188,9 +189,9 @@ class ViT(Pretrained):
         self.representation = nn.Linear(c.d_model, R) if R else None
         self.head = nn.Linear(R or c.d_model, c.classes) if c.classes else nn.Identity()
         self.labels = names_of(c.classes, labels)
-        self.begin_weights()
+        self.init_weights()
 
-    def begin_weights(self) -> None:
+    def init_weights(self) -> None:
         """Draw the weights as the paper's program does; the paper says nothing of them but that a new head is 0.
 
         In the blocks uniformly from ``±sqrt(6 / (inputs + outputs))``, queries, keys and values each by themselves;

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def may_ask(x: Tensor) -> bool:
+def can_sync(x: Tensor) -> bool:
     """Whether a tensor may be asked for a number, such as how many entries of a mask are True.
 
     On a GPU all that was computed before would be waited for, and a graph that is compiled or exported has none.
@@ -20,7 +20,7 @@ def check_all(right: Tensor, sentence: str) -> None:
     On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
     device gets there. A compiled or exported graph holds the check as well.
     """
-    if not may_ask(right):
+    if not can_sync(right):
         torch._assert_async(right.all(), sentence)
     elif not right.all():
         raise ValueError(sentence)
@@ -55,3 +55,9 @@ def check_token(config: Any, field: str) -> None:
     if not 0 <= getattr(config, field) < config.vocab_size:
         last = config.vocab_size - 1
         raise ValueError(f"{field}={getattr(config, field)}: must lie in 0..{last} (vocab_size - 1)")
+
+
+def check_history(history: Tensor, length: int) -> None:
+    """Refuse what is not (B, L, C) with L = ``length``."""
+    if history.dim() != 3 or history.shape[1] != length:
+        raise ValueError(f"histories of shape {tuple(history.shape)}: must be (B, {length}, C)")

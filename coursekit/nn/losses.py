@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from coursekit.nn.checks import may_ask
+from coursekit.nn.checks import can_sync
 
 
 def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -14,7 +14,7 @@ def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Ten
     Where ``real`` (B, T) is False there is nothing to predict. On a CPU these rows are left out. Elsewhere nobody knows
     how many there are without waiting for the device, so they stay, with the target -100, which no loss counts.
     """
-    if may_ask(real):
+    if can_sync(real):
         return logits[real], target[real]
     return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()
 

@@ -63,7 +63,7 @@ def look_up(code: Tensor, at: int | Tensor, length: int) -> Tensor:
     return code[at : at + length] if isinstance(at, int) else code[at]
 
 
-def count_real(mask: Tensor) -> Tensor:
+def position_ids(mask: Tensor) -> Tensor:
     """Position of each token among the real ones of its row, (B, T); padding on either side does not count."""
     return (mask.long().cumsum(dim=1) - 1).clamp(min=0)
 

@@ -44,7 +44,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
 
 
-def less_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:
+def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:
     """Logits of tokens that were written before, divided by ``penalty`` where above 0 and multiplied by it below.
 
     Args:

@@ -1,7 +1,16 @@
 """How what ships was trained: one module for each recipe, whose ``main`` is its command."""
 
 import ast
+import json
 from pathlib import Path
+from typing import Any
+
+CHECKPOINTS = Path(__file__).with_name("checkpoints")  # a folder for each model that ships
+
+
+def load_metrics(name: str) -> dict[str, Any]:
+    """What was measured of ``checkpoints/NAME``, such as ``"gpt-documentation"``, and how it was trained."""
+    return json.loads((CHECKPOINTS / name / "metrics.json").read_text(encoding="utf-8"))
 
 
 def recipes() -> dict[str, str]:

@@ -30,6 +30,7 @@ from coursekit.data.world.grammar import as_text
 from coursekit.data.world.lexicon import NOUNS, PEOPLE
 from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
+from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.few_labels import few_labels
 from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
@@ -37,7 +38,6 @@ from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_linear
 from coursekit.train.checkpoint import save_json
 
-CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VARIANTS = {
     "bert": "as published",
     "without-associations": "what is said of regions, names and years goes with all of them alike",
@@ -383,11 +383,6 @@ def load() -> tuple[BertForPreTraining, WordPiece]:
     """The shipped model, in float32 and in eval mode, and its tokenizer."""
     folder = CHECKPOINTS / "bert"
     return BertForPreTraining.from_pretrained(folder), load_tokenizer(folder / "tokenizer.json")
-
-
-def load_metrics(variant: str = "bert") -> dict[str, Any]:
-    """What was measured of a variant on the test split, and how it was trained."""
-    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

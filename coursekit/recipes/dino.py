@@ -21,9 +21,9 @@ from coursekit.evaluate.features import Segmentation, extract, segment
 from coursekit.models.dino import DINO, DINOConfig, dino_loss
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.attention import record_attention
-from coursekit.recipes import unlabelled
+from coursekit.recipes import CHECKPOINTS, unlabelled
 from coursekit.recipes.runs import Clock, read_command, report
-from coursekit.recipes.vit import CHECKPOINTS, as_numbers, scaled
+from coursekit.recipes.vit import as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
 VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
@@ -106,7 +106,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
         evaluate_every=often,
         monitor="knn",
         higher_is_better=True,
-        after_update=DINO.follow,
+        after_update=DINO.update_teacher,
         folder=folder,
         save_every=SAVE_EVERY,
     )
@@ -136,10 +136,6 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
 def load() -> ViT:
     """The shipped teacher, in float32 and in eval mode."""
     return ViT.from_pretrained(CHECKPOINTS / "dino")
-
-
-def load_metrics() -> dict[str, Any]:
-    return json.loads((CHECKPOINTS / "dino" / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

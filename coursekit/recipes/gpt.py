@@ -24,14 +24,14 @@ from coursekit.data.prompts import PROMPTS
 from coursekit.data.world import as_text, sentences, stories
 from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
+from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
 
-CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VARIANTS = {
     "gpt-documentation": "GPT on Python's documentation and source files, English stories and French sentences",
     "gpt-code": "GPT on the source files of Python's standard library alone",
@@ -141,7 +141,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         model = new_lstm(end_id).to(device())
         data = Streams(documents, batch_size=32, length=32, end_id=end_id)
         steps = STEPS["gpt-documentation"] * BATCH * SIZES["max_length"] // (32 * 32)
-        loss, optimizer, schedule = carried_loss(data), adamw(model, lr=6e-3), warmup_cosine(50)
+        loss, optimizer, schedule = tbptt_loss(data), adamw(model, lr=6e-3), warmup_cosine(50)
         settings |= {"log_every": 400, "evaluate_every": 4 * EVALUATE_EVERY, "save_every": 4 * SAVE_EVERY}
     else:
         model = new_gpt(variant).to(device())
@@ -211,11 +211,6 @@ def load(variant: str = "gpt-documentation") -> tuple[GPT, BPE]:
     """A shipped model, in float32 and in eval mode, and its tokenizer."""
     folder = CHECKPOINTS / variant
     return GPT.from_pretrained(folder), load_tokenizer(folder / "tokenizer.json")
-
-
-def load_metrics(variant: str) -> dict[str, Any]:
-    """What was measured of a variant on the test split, and how it was trained."""
-    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

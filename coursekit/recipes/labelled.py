@@ -21,9 +21,9 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.crops import multi_crop
 from coursekit.data.shapes import CLASSES
 from coursekit.models.vit import ViT, vit_loss
-from coursekit.recipes import dino, unlabelled
+from coursekit.recipes import CHECKPOINTS, dino, unlabelled
 from coursekit.recipes.runs import Clock, read_command, report
-from coursekit.recipes.vit import CHECKPOINTS, accuracy, scaled
+from coursekit.recipes.vit import accuracy, scaled
 from coursekit.train import EMA, Training, adamw, device, seed, warmup_cosine
 
 CONFIG = replace(dino.VIT, classes=len(CLASSES))
@@ -119,10 +119,6 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
 def load() -> ViT:
     """The shipped network, in float32 and in eval mode."""
     return ViT.from_pretrained(CHECKPOINTS / "labelled")
-
-
-def load_metrics() -> dict[str, Any]:
-    return json.loads((CHECKPOINTS / "labelled" / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

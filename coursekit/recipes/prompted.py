@@ -4,6 +4,9 @@
 pre-trained model, and the same from scratch, to translate from more and more pairs. The weights of the first go to
 ``checkpoints/prompted`` in eight bits, the shares of test prompts that are answered word for word to ``metrics.json``
 there. It can be stopped and started again at will.
+
+In the metrics ``["tasks"]`` is a list of records of shares, ``["test"]`` has the shares at their end, and
+``["translations"][beginning][pairs]`` is one, ``pairs`` a number as a str.
 """
 
 import json
@@ -20,14 +23,14 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.prompts import Prompted, as_ids, classifications, instructions, summaries, translations
 from coursekit.decode.text import complete
 from coursekit.models.gpt import GPT, gpt_loss
-from coursekit.recipes import gpt
+from coursekit.recipes import CHECKPOINTS, gpt
 from coursekit.recipes.runs import read_command
 from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
 
 BATCH, RATE, WARMUP, DROPOUT = 32, 1e-3, 20, 0.1
-FOLDER = gpt.CHECKPOINTS / "prompted"
+FOLDER = CHECKPOINTS / "prompted"
 METRICS = FOLDER / "metrics.json"
 # pairs to learn from: a translation needs every word's counterpart, the others hardly more than those of the prompt
 TASKS = {translations: 30_000, summaries: 8000, classifications: 4000, instructions: 24_000}
@@ -131,12 +134,6 @@ def read(folder: Path) -> GPT:
 def load() -> tuple[GPT, BPE]:
     """The model that was taught all tasks, in float32 and in eval mode, and its tokenizer, that of ``gpt.load``."""
     return read(FOLDER).eval(), gpt.load()[1]
-
-
-def load_metrics() -> dict[str, Any]:
-    """What was measured: ``["tasks"]`` is a list of records of shares, ``["test"]`` has the shares at their end, and
-    ``["translations"][beginning][pairs]`` is one, ``pairs`` a number as a str."""
-    return json.loads(METRICS.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

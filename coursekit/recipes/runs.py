@@ -64,7 +64,7 @@ def read_command(
     if distributed.rank() > 0:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  only the first prints
     variant = (chosen.option or chosen.variant) if variants else recipe
-    if distributed.world() > 1 and variant in (alone or {}):
+    if distributed.world_size() > 1 and variant in (alone or {}):
         words = f"{variant} is trained by one process, so start it without torchrun: {alone[variant]}"
         raise SystemExit(words if distributed.rank() == 0 else 1)
     folder = (chosen.state or runs_folder() / "recipes") / named(variant)

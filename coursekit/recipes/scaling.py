@@ -4,6 +4,9 @@
 them read twice, and writes ``checkpoints/scaling/metrics.json`` beside this file. The law is fitted to the five smaller
 ones and has to predict the sixth. The command can be stopped and started again at will; no weights are kept.
 
+In the metrics ``["runs"][width]`` is what ``run`` returns, width a number as a str; ``["checks"][width][factor]`` is
+the same with another learning rate.
+
 Source: Kaplan et al. (2020), arXiv 2001.08361; Hoffmann et al. (2022), arXiv 2203.15556, section 3.
 """
 
@@ -25,7 +28,7 @@ from coursekit.data import code
 from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.recipes.gpt import CHECKPOINTS
+from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, data_hash, read_command
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
@@ -155,12 +158,6 @@ def predicted(n: Sequence[float], losses: Sequence[float], new: float) -> dict[s
     half = student_t.ppf(0.975, free) * scatter * np.sqrt(1 + (at_new @ inverse @ at_new.T).item())
     loss, half = law(new, *numbers).item(), float(half)
     return {"law": numbers.tolist(), "loss": loss, "low": loss - half, "high": loss + half}
-
-
-def load_metrics() -> dict[str, Any]:
-    """``["runs"][width]`` is what ``run`` returns, width a number as a str; ``["checks"][width][factor]`` the same with
-    another learning rate."""
-    return json.loads(METRICS.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

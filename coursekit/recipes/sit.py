@@ -23,9 +23,9 @@ from coursekit.evaluate.features import extract
 from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig, sit_loss
 from coursekit.models.vit import ViTConfig, vit_loss
-from coursekit.recipes import unlabelled
+from coursekit.recipes import CHECKPOINTS, unlabelled
 from coursekit.recipes.runs import Clock, read_command, report
-from coursekit.recipes.vit import CHECKPOINTS, WIDTH, accuracy, as_numbers, scaled
+from coursekit.recipes.vit import WIDTH, accuracy, as_numbers, scaled
 from coursekit.recipes.vit import views as mirrored_and_cropped
 from coursekit.train import Training, adamw, device, load_weights, save_weights, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
@@ -202,11 +202,6 @@ def load() -> SiT:
     model = SiT(CONFIG)
     load_weights(CHECKPOINTS / "sit" / "model.safetensors", model)
     return model.eval()
-
-
-def load_metrics(variant: str = "sit") -> dict[str, Any]:
-    """What was measured: of ``"sit"``, ``"sit-objectives"`` or ``"sit-few"``."""
-    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

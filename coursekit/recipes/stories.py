@@ -31,14 +31,14 @@ from coursekit.decode.text import complete
 from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.ngram import KneserNey, NGram
-from coursekit.recipes import gpt
+from coursekit.recipes import CHECKPOINTS, gpt
 from coursekit.recipes.runs import Clock, data_hash, read_command, report
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
 
-FOLDER = Path(__file__).with_name("checkpoints") / "stories"
+FOLDER = CHECKPOINTS / "stories"
 VOCAB_SIZE, FOR_TOKENIZER = 1536, 6000
 SIZES = {"d_model": 256, "n_heads": 8, "d_ff": 1024, "n_layers": 5, "max_length": 256}
 BATCH, RATE, WARMUP = 8, 1e-3, 300
@@ -248,11 +248,6 @@ def load() -> tuple[GPT, BPE]:
     """The shipped model, in float32 and in eval mode, and its tokenizer."""
     config, weights = read_model(FOLDER)
     return from_hugging_face(GPT, config, from_eight_bits(weights)), load_tokenizer(FOLDER / "tokenizer.json")
-
-
-def load_metrics() -> dict[str, Any]:
-    """What was measured on the test split, and how the model was trained."""
-    return json.loads((FOLDER / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

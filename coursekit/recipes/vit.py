@@ -25,11 +25,11 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.shapes import CLASSES, Shapes, shapes
 from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
+from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, read_command, report
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
-CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VARIANTS = {
     "vit": "the model that is shipped",
     "curves": "a smaller one and a convolutional network on fewer and fewer images; the metrics alone",
@@ -184,11 +184,6 @@ def measure_all(what: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dic
 def load() -> ViT:
     """The shipped model, in float32 and in eval mode."""
     return ViT.from_pretrained(CHECKPOINTS / "vit")
-
-
-def load_metrics(variant: str = "vit") -> dict[str, Any]:
-    """What was measured: of ``"vit"``, ``"vit-curves"`` or ``"vit-shuffled"``."""
-    return json.loads((CHECKPOINTS / variant / "metrics.json").read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

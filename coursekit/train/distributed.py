@@ -43,14 +43,14 @@ TIMEOUT_S = 1800.0  # the others wait for as long as the first evaluates
 LOST = "the same command goes on from the last checkpoint"
 
 
-def world() -> int:
+def world_size() -> int:
     """How many processes train together: 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
     """The number of this one among them, from 0."""
-    return int(os.environ["RANK"]) if world() > 1 else 0
+    return int(os.environ["RANK"]) if world_size() > 1 else 0
 
 
 def join(where: torch.device, timeout_s: float = TIMEOUT_S) -> None:
@@ -60,7 +60,7 @@ def join(where: torch.device, timeout_s: float = TIMEOUT_S) -> None:
         where: the device of this one.
         timeout_s: a process that does not answer for so long counts as lost.
     """
-    if world() == 1 or dist.is_initialized():
+    if world_size() == 1 or dist.is_initialized():
         return
     if where.type == "cuda":
         torch.cuda.set_device(where)
@@ -78,7 +78,7 @@ def say_why_on_sigterm() -> None:
     tell.setblocking(False)
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)  # written to at once, whatever Python is doing
-    words = f"process {rank()} of {world()} ends because torchrun says so, as it does when one is lost: {LOST}\n"
+    words = f"process {rank()} of {world_size()} ends because torchrun says so, as it does when one is lost: {LOST}\n"
 
     def wait(tell: socket.socket) -> None:  # which is held open as long as it waits
         while listen.recv(1) != bytes([signal.SIGTERM]):
@@ -99,25 +99,25 @@ def noticing_losses() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if world() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+        if world_size() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         atexit.unregister(dist.destroy_process_group)  # it would wait for those that are lost
         raise DistributedError(
-            f"process {rank()} of {world()} ends because another one has ended or has not answered in time: {LOST}"
+            f"process {rank()} of {world_size()} ends because another one has ended or has not answered in time: {LOST}"
         ) from None
 
 
 def share(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of the rows of a batch those of this process: number ``rank``, ``rank + world``, …
+    """Of the rows of a batch those of this process: number ``rank``, ``rank + world_size``, …
 
     Raises:
         DistributedError: there are fewer rows than processes, or the tensors differ in their number of rows.
     """
     rows = {len(tensor) if tensor.dim() else 0 for tensor in batch.values()}
-    if len(rows) > 1 or min(rows) < world():
+    if len(rows) > 1 or min(rows) < world_size():
         found = " or ".join(map(str, sorted(rows)))
-        raise DistributedError(f"a batch of {found} rows cannot be shared by {world()} processes: start fewer")
-    return {name: tensor[rank() :: world()] for name, tensor in batch.items()}
+        raise DistributedError(f"a batch of {found} rows cannot be shared by {world_size()} processes: start fewer")
+    return {name: tensor[rank() :: world_size()] for name, tensor in batch.items()}
 
 
 class Objective(nn.Module):
@@ -186,7 +186,7 @@ def in_turn(where: torch.device) -> Iterator[None]:
         with noticing_losses():
             dist.barrier()
     yield
-    if world() > 1 and rank() == 0:
+    if world_size() > 1 and rank() == 0:
         with noticing_losses():
             dist.barrier()
 
@@ -204,7 +204,7 @@ def alone() -> Iterator[None]:
 
 def leave_to_first() -> None:
     """All but the first process end here; from now on that is one like any other."""
-    if world() == 1:
+    if world_size() == 1:
         return
     others = rank() > 0
     dist.destroy_process_group()
@@ -226,10 +226,10 @@ class DataParallelTraining(Training):
     """
 
     def __init__(self, model: nn.Module, loss_fn: Callable, data: Data, optimizer: Any, steps: int, **options: Any):
-        self.world, self.rank, self.first_seed = world(), rank(), torch.initial_seed()
+        self.world_size, self.rank, self.first_seed = world_size(), rank(), torch.initial_seed()
         if options.get("after_update") is not None:
             raise DistributedError(
-                f"after_update would see one part of {self.world} of each batch: start one process, without torchrun"
+                f"after_update would see one part of {self.world_size} of each batch: start one process, not torchrun"
             )
         super().__init__(model, loss_fn, data, optimizer, steps, **options)
         join(self.device)
@@ -252,7 +252,7 @@ class DataParallelTraining(Training):
         Done at every checkpoint too: they depend on the step alone, and need not be saved.
         """
         if self.rank > 0:
-            seed((self.first_seed + self.world * self.step + self.rank) % 2**32)
+            seed((self.first_seed + self.world_size * self.step + self.rank) % 2**32)
 
     def fit(self) -> History:
         if self.rank == 0:
@@ -274,7 +274,7 @@ class DataParallelTraining(Training):
         with contextlib.nullcontext() if last else self.objective.no_sync():
             with autocast(self.device, self.precision):
                 loss_sum, count = self.objective(batch)
-            (loss_sum * self.world).backward()  # the processes take the mean of their gradients: now the sum
+            (loss_sum * self.world_size).backward()  # the processes take the mean of their gradients: now the sum
         return summed(loss_sum.detach(), count)
 
     @noticing_losses()

@@ -65,7 +65,7 @@ def shard(model: nn.Module, loss_fn: Callable, blocks: list[nn.Module], precisio
     with distributed.noticing_losses():
         for tensor in (*model.parameters(), *model.buffers()):
             dist.broadcast(tensor.data, 0)
-        mesh = init_device_mesh(where.type, (distributed.world(),))
+        mesh = init_device_mesh(where.type, (distributed.world_size(),))
         for block in blocks:
             fully_shard(block, mesh=mesh, mp_policy=MixedPrecisionPolicy(**types, cast_forward_inputs=False))
         return fully_shard(InParts(model, loss_fn), mesh=mesh)
@@ -75,7 +75,7 @@ def part(value: Any, like: Tensor) -> Any:
     """Of a whole tensor the part that this process holds of ``like``; anything of another shape as it is."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value
-    parts = value.chunk(distributed.world())  # fewer, if the first axis is short
+    parts = value.chunk(distributed.world_size())  # fewer, if the first axis is short
     own = parts[distributed.rank()] if distributed.rank() < len(parts) else value[:0]
     where = {"device_mesh": like.device_mesh, "placements": like.placements}
     return DTensor.from_local(own.to(like.device), **where, shape=like.shape, stride=like.stride())
@@ -115,7 +115,7 @@ class ShardedTraining(DataParallelTraining):
     """
 
     def __init__(self, model, loss_fn, data, optimizer, steps, *, blocks: Iterable[nn.Module], **options):
-        if distributed.world() == 1:
+        if distributed.world_size() == 1:
             raise DistributedError("one process has no other to share a model with: use torchrun, or a Training")
         if options.get("ema") is not None:
             raise DistributedError("an EMA keeps a whole model in each process: leave it out, or use a Training")
@@ -160,7 +160,7 @@ class ShardedTraining(DataParallelTraining):
         return state | {"model": self.whole_model().state_dict(), "optimizer": optimizer}
 
     def resume(self) -> None:
-        for process in range(self.world):  # each reads the whole file
+        for process in range(self.world_size):  # each reads the whole file
             if process == self.rank:
                 super().resume()
             with distributed.noticing_losses():

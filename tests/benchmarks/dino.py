@@ -245,8 +245,8 @@ def compare(case: Case, precision: str) -> list[tuple[float, ...]]:
     config = replace(case.config, frozen=0, teacher_temperature=(t, t))
     ours = DINO(config)
     plain, once = (PlainProgram(config, ours, head_once) for head_once in (False, True))
-    data, options = Last(), {"clip": CLIP, "clip_each": True, "after_update": DINO.follow, "log_every": config.steps}
-    options["precision"] = precision
+    data, options = Last(), {"clip": CLIP, "clip_each": True, "after_update": DINO.update_teacher}
+    options |= {"log_every": config.steps, "precision": precision}
     training = Training(ours, dino_loss, data, adamw(ours, RATE, DECAY), config.steps, **options)
     images = torch.randint(256, (case.batch_size, 3, case.pixels, case.pixels), dtype=torch.uint8)
     pillows = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in images]

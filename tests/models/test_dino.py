@@ -230,7 +230,7 @@ def test_the_centre_follows_the_raw_logits_after_the_loss():
     expected = loss_by_hand(student.detach().numpy(), teacher.numpy(), before.numpy(), 0.1, 0.04).sum()
     assert total.item() == pytest.approx(expected, rel=1e-9)
     assert torch.equal(model.centre, before)
-    model.follow()
+    model.update_teacher()
     mean = np.mean([teacher[b, g].numpy() for b in range(B) for g in range(2)], axis=0)
     np.testing.assert_allclose(model.centre, 0.9 * before.numpy() + 0.1 * mean, atol=1e-12)
     assert model.step == 1
@@ -243,7 +243,7 @@ def test_the_teacher_follows_the_student():
     before = [p.clone() for p in model.teacher.parameters()]
     student = [p.detach().clone() for p in model.student.parameters()]
     dino_loss(model, views())
-    model.follow()
+    model.update_teacher()
     for old, new, other in zip(before, model.teacher.parameters(), student):
         torch.testing.assert_close(new, m * old + (1 - m) * other, atol=1e-12, rtol=1e-12)
     assert all(torch.equal(p, old) for p, old in zip(model.student.parameters(), student))
@@ -257,8 +257,8 @@ def test_several_batches_of_an_update_have_one_centre():
     both = {name: torch.cat([one[name], two[name]]) for name in one}
     totals = [dino_loss(apart, batch)[0].item() for batch in (one, two)]
     assert sum(totals) == pytest.approx(dino_loss(together, both)[0].item(), rel=1e-9)
-    apart.follow()
-    together.follow()
+    apart.update_teacher()
+    together.update_teacher()
     torch.testing.assert_close(apart.centre, together.centre, atol=1e-12, rtol=1e-12)
 
 
@@ -266,13 +266,13 @@ def test_only_training_moves_the_centre():
     model = make().eval()
     dino_loss(model, views())
     model.diagnose(views())
-    with pytest.raises(RuntimeError, match="nothing to follow: call it after dino_loss in training mode"):
-        model.follow()
+    with pytest.raises(RuntimeError, match="no teacher logits: call it after dino_loss in training mode"):
+        model.update_teacher()
     model.train()
     dino_loss(model, views())
-    model.follow()
-    with pytest.raises(RuntimeError, match="nothing to follow"):
-        model.follow()
+    model.update_teacher()
+    with pytest.raises(RuntimeError, match="no teacher logits"):
+        model.update_teacher()
 
 
 # --- in Training ----------------------------------------------------------------------------------------------
@@ -290,7 +290,13 @@ def train(steps: int, folder=None, upto: int | None = None, **changes) -> Traini
         return {name: 4 * x - 2 for name, x in crops.items() if "boxes" not in name}
 
     options = {"schedule": warmup_cosine(2), "decay_schedule": warmup_cosine(0, floor=10), "clip": 3.0}
-    options |= {"clip_each": True, "after_update": DINO.follow, "accumulate": 2, "precision": "float32", "log_every": 1}
+    options |= {
+        "clip_each": True,
+        "after_update": DINO.update_teacher,
+        "accumulate": 2,
+        "precision": "float32",
+        "log_every": 1,
+    }
     options |= {"evaluate": lambda model: model.diagnose(views(dtype=torch.float32)), "evaluate_every": 3}
     optimizer = adamw(model, 1e-3, 0.04)
     training = Training(model, dino_loss, Fresh(draw, 2), optimizer, steps, folder=folder, save_every=2, monitor="kl",
@@ -372,7 +378,7 @@ def test_the_student_learns_what_a_teacher_says_that_stands_still():
     still = {"momentum": 1.0, "centre_momentum": 1.0, "teacher_temperature": (0.04, 0.04)}
     model, test = make(dtype=torch.float32, steps=40, **still), draw(torch.Generator())
     before = model.diagnose(test)
-    options = {"precision": "float32", "after_update": DINO.follow}
+    options = {"precision": "float32", "after_update": DINO.update_teacher}
     Training(model, dino_loss, Fresh(draw), adamw(model, 1e-2), 40, **options).fit()
     after = model.diagnose(test)
     assert after["kl"] < 0.2 * before["kl"]
@@ -428,7 +434,7 @@ def test_it_runs_where_there_is_an_accelerator(where):
     found, count = dino_loss(model, {name: x.to(where) for name, x in batch.items()})
     assert (found.device.type, count.device.type) == (where.type, where.type)
     assert found.item() == pytest.approx(expected.item(), rel=1e-3)
-    model.follow()
+    model.update_teacher()
     assert model.centre.device.type == where.type
     assert make(dtype=torch.float32).to(where).diagnose(batch) == pytest.approx(numbers, rel=1e-3)
 

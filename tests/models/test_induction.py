@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig, without_head
+from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig, ablate_head
 from coursekit.nn.attention import record_attention
 from tests.conftest import randomise
 
@@ -44,7 +44,7 @@ def by_loops(model, ids, dead=None):
 @pytest.mark.parametrize("dead", [None, (0, 1), (1, 0)])
 def test_it_is_the_formula_and_a_head_that_is_removed_adds_nothing(model, dead):
     ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
-    one = model if dead is None else without_head(model, *dead)
+    one = model if dead is None else ablate_head(model, *dead)
     with torch.no_grad():
         assert torch.allclose(one(ids)[0], by_loops(model, ids[0].tolist(), dead), atol=1e-4)
 
@@ -53,13 +53,13 @@ def test_a_head_of_a_gpt_is_removed_too():
     """What is left without all heads of a block is the block's feed-forward network and the bias of the output."""
     gpt = randomise(GPT(GPTConfig(11, 8, 2, 16, 2, 12, dropout=0.0))).eval()
     ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
-    neither = without_head(without_head(gpt, 1, 0), 1, 1)
+    neither = ablate_head(ablate_head(gpt, 1, 0), 1, 1)
     attention = neither.blocks[1].attention
     assert torch.equal(attention.out.weight, torch.zeros(8, 8))
     assert torch.equal(neither.blocks[0].attention.out.weight, gpt.blocks[0].attention.out.weight)
     with torch.no_grad(), record_attention(gpt) as maps:
         gpt(ids)
-        before, removed = gpt(ids), without_head(gpt, 0, 1)(ids)
+        before, removed = gpt(ids), ablate_head(gpt, 0, 1)(ids)
     assert len(maps) == 2
     assert not torch.allclose(before, removed, atol=1e-3)
 
@@ -68,7 +68,7 @@ def test_removing_a_head_leaves_the_model_as_it_is(model):
     ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
     with torch.no_grad():
         before = model(ids)
-        assert not torch.allclose(without_head(model, 1, 1)(ids), before, atol=1e-3)
+        assert not torch.allclose(ablate_head(model, 1, 1)(ids), before, atol=1e-3)
         assert torch.equal(model(ids), before)
 
 
@@ -86,6 +86,6 @@ def test_what_cannot_be_is_refused(model):
         model(torch.zeros(1, 13, dtype=torch.long))
     for layer, head in ((2, 0), (0, 2), (-1, 0)):
         with pytest.raises(ValueError, match=f"layer={layer}, head={head}"):
-            without_head(model, layer, head)
+            ablate_head(model, layer, head)
     with pytest.raises(ValueError, match="n_heads"):
         AttentionOnlyConfig(11, 8, 3)

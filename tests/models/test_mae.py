@@ -13,10 +13,10 @@ from coursekit.models.mae import (
     MAE,
     MAEConfig,
     draw_orders,
-    grid_code,
     mae_loss,
     normalised_patches,
     shuffle,
+    sinusoidal_2d,
     unshuffle,
 )
 from coursekit.models.vit import ViTConfig
@@ -50,7 +50,7 @@ def orders(n: int = B, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize(("side", "d"), [(2, 4), (3, 8), (5, 12)])
 def test_positions_are_the_sines_and_cosines_of_rows_and_of_columns(side, d):
-    found = grid_code(side, d)
+    found = sinusoidal_2d(side, d)
     assert (found[0] == 0).all()
     for row in range(side):
         for column in range(side):
@@ -64,7 +64,7 @@ def test_positions_are_the_sines_and_cosines_of_rows_and_of_columns(side, d):
 
 def test_positions_need_pairs_for_both_directions():
     with pytest.raises(ValueError, match="d_model=6: must be a multiple of 4"):
-        grid_code(2, 6)
+        sinusoidal_2d(2, 6)
 
 
 @settings(max_examples=30)
@@ -204,7 +204,7 @@ def test_visible_patches_in_another_order_are_the_same_patches():
 
 def test_it_paints_hidden_patches_alone():
     model, images, order = make(), pictures(), orders()
-    painted, guessed = model.paint(images, order), model(images, order).detach()
+    painted, guessed = model.reconstruct(images, order), model(images, order).detach()
     for b in range(B):
         for i in range(N):
             y, x = P * (i // 4), P * (i % 4)
@@ -219,7 +219,7 @@ def test_it_paints_hidden_patches_alone():
 def test_features_are_those_of_the_whole_image():
     model, images = make(), pictures()
     whole = torch.arange(N).expand(B, -1)
-    states = make(hidden=0.05).encode(images, whole)  # 15 of 16 patches: one is missing
+    states = make(mask_ratio=0.05).encode(images, whole)  # 15 of 16 patches: one is missing
     assert states.shape == (B, 16, D)
     torch.testing.assert_close(model.features(images), model.vit.hidden(images)[:, 1:].mean(dim=1))
     assert not torch.allclose(model.features(images), states[:, 1:].mean(dim=1))
@@ -239,8 +239,8 @@ def test_gradients_reach_all_but_the_positions():
 def test_before_anything_is_learned():
     torch.manual_seed(0)
     model = MAE(config())
-    torch.testing.assert_close(model.vit.positions.code, grid_code(4, D), rtol=0, atol=0)
-    torch.testing.assert_close(model.positions, grid_code(4, E), rtol=0, atol=0)
+    torch.testing.assert_close(model.vit.positions.code, sinusoidal_2d(4, D), rtol=0, atol=0)
+    torch.testing.assert_close(model.positions, sinusoidal_2d(4, E), rtol=0, atol=0)
     assert model.mask_token.std().item() == pytest.approx(0.02, rel=0.6)
 
 
@@ -275,7 +275,7 @@ def test_on_any_device(where):
 
 def test_published_numbers():
     c = MAEConfig.b16()
-    assert (c.hidden, c.patches, c.visible, c.d_decoder, c.decoder_layers) == (0.75, 196, 49, 512, 8)
+    assert (c.mask_ratio, c.patches, c.visible, c.d_decoder, c.decoder_layers) == (0.75, 196, 49, 512, 8)
     with torch.device("meta"):
         model = MAE(c)
     assert sum(p.numel() for p in model.parameters()) == 111_907_840
@@ -288,8 +288,8 @@ def test_published_numbers():
     ({"pooling": "mean"}, {}, "vit.pooling='mean': must be 'class'"),
     ({}, {"d_decoder": 0}, "d_decoder=0: must be at least 1"),
     ({}, {"decoder_heads": 3}, "d_decoder=8: must be a multiple of decoder_heads=3"),
-    ({}, {"hidden": 0.0}, "hidden=0.0: of 16 patches some must be hidden"),
-    ({}, {"hidden": 0.99}, "hidden=0.99: of 16 patches some must be hidden"),
+    ({}, {"mask_ratio": 0.0}, "mask_ratio=0.0: of 16 patches some must be hidden"),
+    ({}, {"mask_ratio": 0.99}, "mask_ratio=0.99: of 16 patches some must be hidden"),
 ], ids=lambda x: None)  # fmt: skip
 def test_nonsense_is_refused(vit, changes, message):
     with pytest.raises(ValueError, match=message):

@@ -10,8 +10,8 @@ from coursekit.nn.positions import (
     LearnedPositions,
     SinusoidalPositions,
     binary_code,
-    count_real,
     frequencies,
+    position_ids,
     resize_grid,
     sinusoidal,
 )
@@ -72,8 +72,8 @@ def test_each_token_may_be_given_its_position(kind):
 
 def test_positions_count_the_real_tokens():
     mask = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
-    assert count_real(mask)[mask].tolist() == [0, 1, 0, 1, 0]
-    assert count_real(mask).min() == 0  # padding in front has a position that exists
+    assert position_ids(mask)[mask].tolist() == [0, 1, 0, 1, 0]
+    assert position_ids(mask).min() == 0  # padding in front has a position that exists
 
 
 # --- on a grid ------------------------------------------------------------------------------------------------

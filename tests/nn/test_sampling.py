@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coursekit.nn.sampling import less_repetition, next_token, top_k, top_p, with_temperature
+from coursekit.nn.sampling import next_token, penalise_repetition, top_k, top_p, with_temperature
 
 
 def some_logits(seed, shape=(4, 50), scale=3.0, ties=False):
@@ -25,7 +25,7 @@ def test_processors_are_those_of_transformers(seed, k, p, number, ties):
     torch.testing.assert_close(with_temperature(logits, number), theirs.TemperatureLogitsWarper(number)(None, logits))
     written = torch.randint(50, (4, 7), generator=torch.Generator().manual_seed(seed))
     expected = theirs.RepetitionPenaltyLogitsProcessor(number)(written, logits.clone())
-    torch.testing.assert_close(less_repetition(logits, written, number), expected)
+    torch.testing.assert_close(penalise_repetition(logits, written, number), expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -43,8 +43,8 @@ def test_the_nucleus_is_the_smallest_that_reaches_p(seed, p, ties):
 def test_padding_is_not_punished():
     logits, written = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 0, 1]])
     real = torch.tensor([[False, False, True]])
-    assert less_repetition(logits, written, 2.0, real).tolist() == [[2.0, -4.0, 1.0]]
-    assert less_repetition(logits, written, 2.0).tolist() == [[1.0, -4.0, 1.0]]
+    assert penalise_repetition(logits, written, 2.0, real).tolist() == [[2.0, -4.0, 1.0]]
+    assert penalise_repetition(logits, written, 2.0).tolist() == [[1.0, -4.0, 1.0]]
 
 
 def test_draws_have_the_probabilities_of_what_is_left():
@@ -78,7 +78,7 @@ def test_the_generator_decides():
         (lambda x: top_k(x, 0), "k=0: must be at least 1"),
         (lambda x: top_p(x, 0), "p=0: must lie above 0"),
         (lambda x: top_p(x, 1.2), "p=1.2: must lie above 0"),
-        (lambda x: less_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
+        (lambda x: penalise_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
     ],
 )
 def test_numbers_out_of_range_are_refused(call, says):

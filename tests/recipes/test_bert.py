@@ -12,6 +12,7 @@ from coursekit.data.world.associations import CHOICES, GIVENS, log_odds, odds
 from coursekit.data.world.stories import stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes import bert as recipe
+from coursekit.recipes import load_metrics
 from coursekit.text.wordpiece import WordPiece
 from tests.recipes.stopped import ends_like_one_that_was_not
 
@@ -222,7 +223,7 @@ def shipped():
 
 def test_the_shipped_texts_can_be_made_again():
     """A change in the world's sentences would leave the checkpoint behind with texts that nobody can make."""
-    n, saved = recipe.DOCUMENTS, recipe.load_metrics()["data"]
+    n, saved = recipe.DOCUMENTS, load_metrics("bert")["data"]
     told = recipe.associations(n["associations"])
     texts = {
         "questions": [list(pair) for pair in recipe.asked(n["questions"], "train")],
@@ -233,7 +234,7 @@ def test_the_shipped_texts_can_be_made_again():
 
 def test_the_shipped_model_is_as_good_as_its_metrics_say(shipped):
     model, tokenizer = shipped
-    metrics = recipe.load_metrics()
+    metrics = load_metrics("bert")
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert not model.training
     texts = recipe.encode({"stories": recipe.tied_stories(300, "test")}, tokenizer)
@@ -244,7 +245,7 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say(shipped):
 
 
 def test_the_shipped_metrics_are_of_runs_that_differ_in_one_thing():
-    metrics = {variant: recipe.load_metrics(variant) for variant in recipe.VARIANTS}
+    metrics = {variant: load_metrics(variant) for variant in recipe.VARIANTS}
     assert {one["steps"] for one in metrics.values()} == {recipe.STEPS}
     data = {variant: one["data"] for variant, one in metrics.items()}
     assert data["bert"] == data["always-mask"]

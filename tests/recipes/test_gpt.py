@@ -12,6 +12,7 @@ from coursekit.convert.hub import read_model
 from coursekit.data.prompts import PROMPTS
 from coursekit.data.world import as_text, sentences, stories
 from coursekit.recipes import gpt as recipe
+from coursekit.recipes import load_metrics
 from coursekit.text.bpe import END
 from coursekit.train.checkpoint import load_state
 from tests.recipes.stopped import ends_like_one_that_was_not
@@ -123,7 +124,7 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
 def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeypatch):
     of_sources = recipe.corpus
     model, tokenizer = recipe.load(variant)
-    metrics = recipe.load_metrics(variant)
+    metrics = load_metrics(variant)
     assert not model.training
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     if not metrics["versions"]["python"].startswith("{}.{}.".format(*sys.version_info)):
@@ -139,7 +140,7 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeyp
 
 
 def test_the_lstm_read_the_same_texts_and_as_many_tokens():
-    ours, of_lstm = (recipe.load_metrics(f"{kind}-documentation") for kind in ("gpt", "lstm"))
+    ours, of_lstm = (load_metrics(f"{kind}-documentation") for kind in ("gpt", "lstm"))
     assert ours["data"] == of_lstm["data"]
     assert ours["tokens"] == of_lstm["tokens"]
     assert ours["test"].keys() == of_lstm["test"].keys() == {"documentation", "code", "stories", "french"}

@@ -11,7 +11,7 @@ from torch import nn
 
 from coursekit.data.prompts import PROMPTS, Prompted
 from coursekit.models.gpt import GPT, GPTConfig
-from coursekit.recipes import gpt, prompted
+from coursekit.recipes import gpt, load_metrics, prompted
 from coursekit.text.bpe import BPE, END
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
@@ -202,7 +202,7 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
         assert not prompted.METRICS.exists()
     prompted.main(arguments)
     assert computed == order
-    found = prompted.load_metrics()
+    found = json.loads(prompted.METRICS.read_text())
     assert found["test"] == {"translations": 0}
     assert found["translations"] == {
         beginning: {str(n): order.index((beginning, n)) / 100 for n in PAIRS} for beginning in prompted.BEGINNINGS
@@ -220,7 +220,7 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
 
 
 def test_what_was_measured_of_prompts_is_what_the_recipe_does():
-    found = prompted.load_metrics()
+    found = load_metrics("prompted")
     assert found["pairs"] == {task.__name__: n for task, n in prompted.TASKS.items()}
     assert [record["step"] for record in found["tasks"]] == [
         *range(prompted.EVERY, prompted.TASK_STEPS + 1, prompted.EVERY)

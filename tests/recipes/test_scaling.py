@@ -82,7 +82,7 @@ def test_what_is_done_is_not_computed_again(tiny, tmp_path, monkeypatch):
     first, *others = [(8, 1.0), (16, 1.0), (24, 1.0), (8, 0.5), (8, 2.0), (16, 0.5), (16, 2.0)]
     assert computed[:3] == [first, *others[:2]]
     assert computed[4:] == others[2:]
-    metrics = scaling.load_metrics()
+    metrics = json.loads(scaling.METRICS.read_text())
     assert metrics["runs"] == {str(width): {"n": width, "test": 1 / width} for width in (8, 16, 24)}
     assert metrics["checks"]["16"]["2.0"]["n"] == 16
     assert metrics["tokens"] == 4 * 2 * 8

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from coursekit.data.world.plots import tales
+from coursekit.recipes import load_metrics
 from coursekit.recipes import stories as recipe
 from coursekit.text.bpe import END
 from coursekit.train.checkpoint import load_state
@@ -59,7 +60,7 @@ def test_what_is_written_can_be_loaded_and_tells_stories(tiny, tmp_path, monkeyp
     monkeypatch.setattr(recipe, "FOLDER", tmp_path / "out")
     model, tokenizer = recipe.load()
     assert not model.training
-    assert recipe.load_metrics() == json.loads(json.dumps(metrics))
+    assert json.loads((tmp_path / "out/metrics.json").read_text()) == json.loads(json.dumps(metrics))
     assert recipe.measure(model, "test", tokenizer) == metrics["test"]
     told = recipe.tell(model, tokenizer, 3, "Anna was a baker in Rome.")
     assert all(text.startswith("Anna was a baker in Rome.") for text in told)
@@ -112,7 +113,7 @@ def test_real_stories_beat_their_sentences_shuffled(tiny, monkeypatch):
 @pytest.mark.skipif(not recipe.FOLDER.exists(), reason="the model has not been trained yet")
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
     model, tokenizer = recipe.load()
-    metrics = recipe.load_metrics()
+    metrics = load_metrics("stories")
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]
     assert sum(path.stat().st_size for path in recipe.FOLDER.iterdir()) <= 8_000_000
     assert recipe.data_hash({split: recipe.held_out(split) for split in recipe.HELD_OUT}) == metrics["data"]

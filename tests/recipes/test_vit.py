@@ -9,6 +9,7 @@ import torch
 from coursekit.data.shapes import CLASSES, shapes
 from coursekit.models.cnn import CNN
 from coursekit.models.vit import ViT, ViTConfig, patchify
+from coursekit.recipes import load_metrics
 from coursekit.recipes import vit as recipe
 from tests.recipes.stopped import ends_like_one_that_was_not
 
@@ -98,7 +99,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tiny, tmp_path, monkey
 
 
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
-    model, metrics = recipe.load(), recipe.load_metrics()
+    model, metrics = recipe.load(), load_metrics("vit")
     assert not model.training
     assert model.labels == CLASSES
     assert sum(p.numel() for p in model.parameters()) == metrics["parameters"]

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.data.pretraining import places_of
-from coursekit.models import bert, dino, forecaster, gpt, mae, nnlm, seq2seq, sit, transformer, vit
+from coursekit.models import bert, dino, gpt, mae, nnlm, patchtst, seq2seq, sit, transformer, vit
 from coursekit.models.cnn import CNN, CNNConfig
 from coursekit.models.dlinear import DLinear, DLinearConfig
+from coursekit.models.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
 from coursekit.models.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, carried_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 
 B, T, V = 4, 10, 30
 VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
-PATCHES = forecaster.PatchTSTConfig(24, patch_size=8, stride=4, d_model=16, n_heads=2, d_ff=32, n_layers=2, dropout=0.1)
+PATCHES = patchtst.PatchTSTConfig(24, patch_size=8, stride=4, d_model=16, n_heads=2, d_ff=32, n_layers=2, dropout=0.1)
 GPT = gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, dropout=0.1)
 DINO = dino.DINOConfig(VIT(classes=0, drop_path=0.1, resize="dino"), 32, 16, outputs=20, steps=100, warmup=10, frozen=1)
 
@@ -59,7 +60,7 @@ def masked() -> dict[str, Tensor]:
 
 def streams() -> tuple:
     supply = Streams([ids(7 + n).tolist() for n in range(6)], B, length=5)
-    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), carried_loss(supply), lambda: next(supply)
+    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), tbptt_loss(supply), lambda: next(supply)
 
 
 def two_views() -> dict[str, Tensor]:
@@ -133,15 +134,19 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
         lambda: images(order=torch.rand(B, 16).argsort(dim=1)),
     ),
     "dino": lambda: (dino.DINO(DINO), dino.dino_loss, crops),
-    "patchtst": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.forecast_loss, series),
-    "quantiles": lambda: (forecaster.PatchForecaster(PATCHES, 6, (0.1, 0.5, 0.9)), forecaster.forecast_loss, series),
-    "absolute": lambda: (forecaster.PatchForecaster(PATCHES, 6), forecaster.absolute_loss, series),
-    "encoder-decoder": lambda: (forecaster.EncoderDecoderForecaster(PATCHES, 6), forecaster.guided_loss, series),
+    "patchtst": lambda: (patchtst.PatchForecaster(PATCHES, 6), patchtst.forecast_loss, series),
+    "quantiles": lambda: (patchtst.PatchForecaster(PATCHES, 6, (0.1, 0.5, 0.9)), patchtst.forecast_loss, series),
+    "absolute": lambda: (patchtst.PatchForecaster(PATCHES, 6), patchtst.absolute_loss, series),
+    "encoder-decoder": lambda: (
+        EncoderDecoderForecaster(PATCHES, 6),
+        teacher_forcing_loss,
+        series,
+    ),
     "series-classifier": lambda: (
-        forecaster.SeriesClassifier(PATCHES, 2, 3),
-        forecaster.class_loss,
+        patchtst.SeriesClassifier(PATCHES, 2, 3),
+        patchtst.classification_loss,
         lambda: {"history": torch.rand(B, 24, 2), "labels": LABELS()},
     ),
-    "dlinear": lambda: (DLinear(DLinearConfig(24, 6)), forecaster.forecast_loss, series),
-    "lstm": lambda: (LSTMForecaster(LSTMForecasterConfig(24, 6, 2)), forecaster.forecast_loss, series),
+    "dlinear": lambda: (DLinear(DLinearConfig(24, 6)), patchtst.forecast_loss, series),
+    "lstm": lambda: (LSTMForecaster(LSTMForecasterConfig(24, 6, 2)), patchtst.forecast_loss, series),
 }

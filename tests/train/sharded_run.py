@@ -51,7 +51,7 @@ def training(folder: Path | None, precision: str = "float32", clip_each: bool = 
         loss_sum, count = shared_run.loss_fn(model, batch)
         return {"valid": (loss_sum / count).item(), "norm": model.embedding.weight.norm().item()}
 
-    kind = partial(ShardedTraining, blocks=model.blocks) if distributed.world() > 1 else Training
+    kind = partial(ShardedTraining, blocks=model.blocks) if distributed.world_size() > 1 else Training
     return kind(
         model, shared_run.loss_fn, Fresh(shared_run.make, seed=5), adamw(model, 0.02, weight_decay=0.1),
         shared_run.STEPS, schedule=warmup_cosine(3), clip=0.5, clip_each=clip_each, accumulate=2, precision=precision,

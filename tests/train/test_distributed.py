@@ -190,6 +190,6 @@ def test_what_is_not_a_lost_connection_stays_as_it_is(second_of_three):
 
 def test_alone_a_process_is_one_like_any_other(second_of_three):
     with distributed.alone():
-        assert (distributed.world(), distributed.rank()) == (1, 0)
+        assert (distributed.world_size(), distributed.rank()) == (1, 0)
         distributed.leave_to_first()
-    assert (distributed.world(), distributed.rank()) == (3, 1)
+    assert (distributed.world_size(), distributed.rank()) == (3, 1)

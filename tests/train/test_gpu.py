@@ -41,7 +41,7 @@ def objective(name: str, steps: int = 6, **options) -> Training:
     model, loss_fn, batch = OBJECTIVES[name]()
     model = model.to("cuda")
     optimizer = adamw(model, 1e-3)
-    follows = DINO.follow if isinstance(model, DINO) else None
+    follows = DINO.update_teacher if isinstance(model, DINO) else None
     options = {"clip": 1.0, "accumulate": 2, "ema": EMA(model, 0.9), "after_update": follows} | options
     return Training(model, loss_fn, Fresh(lambda generator: batch(), seed=0), optimizer, steps=steps, **options)
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from coursekit.models import bert, dino, forecaster, gpt, mae, transformer, vit
+from coursekit.models import bert, dino, gpt, mae, patchtst, transformer, vit
 from coursekit.train import seed
 from tests.train.objectives import DINO, GPT, OBJECTIVES, PATCHES, VIT, V, body, ids
 
@@ -81,7 +81,7 @@ IMAGES = {
     "vit": lambda: vit.ViT(VIT(classes=3)),
     "dino": lambda: dino.Network(DINO).backbone,
     "mae": lambda: mae.MAE(mae.MAEConfig(VIT(classes=0), d_decoder=8, decoder_heads=2, decoder_layers=1)).vit,
-    "patchtst": lambda: forecaster.PatchForecaster(PATCHES, 6),
+    "patchtst": lambda: patchtst.PatchForecaster(PATCHES, 6),
 }
 
 

@@ -37,7 +37,7 @@ def update(name: str, accumulate: int = 2) -> Training:
     model, loss_fn, batch = OBJECTIVES[name]()
     model = model.to("meta")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
-    follows = DINO.follow if isinstance(model, DINO) else None
+    follows = DINO.update_teacher if isinstance(model, DINO) else None
     options = {"clip": 1.0, "accumulate": accumulate, "ema": EMA(model, 0.9), "after_update": follows}
     run = Training(model, loss_fn, Fresh(lambda generator: batch(), seed=0), optimizer, steps=4, **options)
     with NothingIsSent():

@@ -24,7 +24,7 @@ from coursekit.grading.checks.common import number, numbers, sizes, wide
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, diverged, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
-from coursekit.models.forecaster import PatchForecaster, PatchTSTConfig
+from coursekit.models.patchtst import PatchForecaster, PatchTSTConfig
 
 NAN = math.nan
 

@@ -1,8 +1,11 @@
-"""Transformers that read numbers: PatchTST, Nie, Nguyen, Sinthong and Kalagnanam (2023), arXiv 2211.14730.
+"""PatchTST, a Transformer that reads numbers: Nie, Nguyen, Sinthong and Kalagnanam (2023), arXiv 2211.14730.
 
-Read it top to bottom: a series as patches, the encoder that both tasks share, forecasts (as numbers or as quantiles)
-and classes; then a forecaster of encoder and decoder, as Vaswani et al. (2017) translate, with numbers for words. The
-blocks stand in ``coursekit/nn/blocks.py``, the normalisation of a window in ``coursekit/nn/norms.py``.
+Read it top to bottom: a series as patches, the configuration, the encoder that both tasks share, forecasts (as numbers
+or as quantiles), classes, the objectives.
+
+Call chain: ``PatchForecaster.forward`` -> ``normalise`` in ``nn/revin.py``, then ``PatchEncoder`` ->
+``LearnedPositions`` in ``nn/positions.py``, then for each layer ``Block`` in ``nn/blocks.py`` ->
+``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the forecast -> ``denormalise`` in ``nn/revin.py``.
 
 Legend: B batch, L hours of history, H hours of horizon, C channels (quantities measured), P hours in a patch,
 N patches, D = d_model, Q quantiles, K classes.
@@ -10,15 +13,14 @@ N patches, D = d_model, Q quantiles, K classes.
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.blocks import Block, DecoderBlock
+from coursekit.nn.blocks import Block
 from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.losses import pinball_loss
-from coursekit.nn.norms import normalise, restore
 from coursekit.nn.positions import LearnedPositions
+from coursekit.nn.revin import denormalise, normalise
 
 
 def cut_patches(x: Tensor, size: int, stride: int) -> Tensor:
@@ -127,9 +129,9 @@ class PatchForecaster(nn.Module):
         x, mean, std = normalise(history)
         y = self.head(self.encoder(x).flatten(2))  # (B, C, N, D) -> (B, C, N D) -> (B, C, H Q)
         if not self.quantiles:
-            return restore(y.transpose(1, 2), mean, std)
+            return denormalise(y.transpose(1, 2), mean, std)
         y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, H, C, Q)
-        return restore(y.sort(dim=-1).values, mean[..., None], std[..., None])
+        return denormalise(y.sort(dim=-1).values, mean[..., None], std[..., None])
 
 
 class SeriesClassifier(nn.Module):
@@ -157,58 +159,6 @@ class SeriesClassifier(nn.Module):
         return self.head(self.encoder(history).mean(dim=2).flatten(1))  # (B, C, D) -> (B, C D)
 
 
-class EncoderDecoderForecaster(nn.Module):
-    """The Transformer of translation, with numbers for words: one forecast after the other.
-
-    The encoder reads the patches of the history; the decoder reads the last hour and its own forecasts and says the
-    next one. In training it reads the true ones (teacher forcing). Channels are read one by one, by the same weights.
-
-    Args:
-        config: of the encoder; the decoder has as many blocks, of the same size, and reads hours.
-        horizon: H.
-    """
-
-    def __init__(self, config: PatchTSTConfig, horizon: int):
-        super().__init__()
-        if horizon < 1:
-            raise ValueError(f"horizon={horizon}: must be at least 1")
-        self.config, self.horizon, c = config, horizon, config
-        self.encoder = PatchEncoder(config)
-        self.memory_norm = nn.LayerNorm(c.d_model)
-        self.embedding = nn.Linear(1, c.d_model)
-        self.positions = LearnedPositions(horizon, c.d_model)
-        options = {"norm_first": True, "activation": "gelu", "dropout": c.dropout}
-        self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
-        self.norm = nn.LayerNorm(c.d_model)
-        self.head = nn.Linear(c.d_model, 1)
-
-    def decode(self, inputs: Tensor, memory: Tensor) -> Tensor:
-        """What follows each of ``inputs`` (B C, T), normalised, as a step from it: (B C, T)."""
-        x = self.positions(self.embedding(inputs[..., None]))  # (B C, T, D)
-        for block in self.decoder:
-            x = block(x, memory)
-        return inputs + self.head(self.norm(x))[..., 0]
-
-    def forward(self, history: Tensor, target: Tensor | None = None) -> Tensor:
-        """Forecasts (B, H, C) in the units of ``history`` (B, L, C).
-
-        Args:
-            target: (B, H, C), without gaps: each hour is then forecast from the true hours before it, as in training.
-                None to forecast from forecasts.
-        """
-        x, mean, std = normalise(history)
-        memory = self.memory_norm(self.encoder(x).flatten(0, 1))  # (B, C, N, D) -> (B C, N, D)
-        known = x[:, -1].flatten()[:, None]  # (B, C) -> (B C, 1)
-        if target is not None:
-            true = ((target - mean) / std).transpose(1, 2).flatten(0, 1)  # (B, H, C) -> (B C, H)
-            y = self.decode(torch.cat([known, true[:, :-1]], dim=1), memory)
-        else:
-            for _ in range(self.horizon):
-                known = torch.cat([known, self.decode(known, memory)[:, -1:]], dim=1)
-            y = known[:, 1:]
-        return restore(y.unflatten(0, (len(history), -1)).transpose(1, 2), mean, std)  # (B C, H) -> (B, H, C)
-
-
 def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: squared error, or pinball loss where the model has quantiles, summed; its count.
 
@@ -229,17 +179,7 @@ def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     return (model(batch["history"]) - batch["target"]).where(there, 0.0).abs().sum(), there.sum()
 
 
-def guided_loss(model: EncoderDecoderForecaster, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """As ``forecast_loss`` for a decoder that reads the truth; a missing hour is read as the last one known."""
-    target, last = batch["target"], batch["history"][:, -1:]
-    there = ~target.isnan()
-    rows = torch.arange(1, target.shape[1] + 1, device=target.device)[None, :, None] * there
-    read = torch.cat([last, target], dim=1).gather(1, rows.cummax(dim=1).values)
-    y = model(batch["history"], read)
-    return (y - target).where(there, 0.0).square().sum(), there.sum()
-
-
-def class_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def classification_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of ``labels`` (B,) given ``history`` (B, L, C), summed (nats), and how many there are."""
     labels = batch["labels"]
     loss = F.cross_entropy(model(batch["history"]).float(), labels, reduction="sum")

@@ -1,4 +1,4 @@
-"""Normalisation of a history by its own mean and deviation, undone on the forecast.
+"""RevIN: a history is normalised by its own mean and deviation, which is undone on the forecast.
 
 Legend: L time steps of history, H of forecast, C channels; ... any number of dimensions before, as a rule one, B.
 """
@@ -12,9 +12,9 @@ EPSILON = 1e-5  # under the root: a history that never changes has variance 0
 def normalise(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each channel of each history with its mean taken away and its deviation made 1: ``(x - mean) / std``.
 
-    ``std = sqrt(variance + 1e-5)`` with the population variance, the mean over L of ``(x - mean) ** 2``. ``restore``
-    takes it back. A history that is shifted by b and stretched by a > 0 gives the same again, but for the 1e-5; so a
-    model between ``normalise`` and ``restore`` forecasts at whatever level and in whatever units it finds.
+    ``std = sqrt(variance + 1e-5)`` with the population variance, the mean over L of ``(x - mean) ** 2``.
+    ``denormalise`` takes it back. A history that is shifted by b and stretched by a > 0 gives the same again, but for
+    the 1e-5; so a model between the two forecasts at whatever level and in whatever units it finds.
 
     Args:
         x: histories, (..., L, C), in any units.
@@ -36,7 +36,7 @@ def normalise(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (x - mean) / std, mean, std
 
 
-def restore(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+def denormalise(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """A forecast (..., H, C) in units of the history again: ``y * std + mean``, with what ``normalise`` returned.
 
     Source: Kim et al. (2022), equation 3.

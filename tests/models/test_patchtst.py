@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.models.forecaster import (
-    EncoderDecoderForecaster,
+from coursekit.models.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
+from coursekit.models.patchtst import (
     PatchForecaster,
     PatchTSTConfig,
     SeriesClassifier,
     absolute_loss,
-    class_loss,
+    classification_loss,
     cut_patches,
     forecast_loss,
-    guided_loss,
 )
 from coursekit.nn.attention import record_attention
-from coursekit.nn.norms import normalise
+from coursekit.nn.revin import normalise
 from tests.conftest import randomise
 
 L, H, C = 30, 7, 3
@@ -213,16 +212,16 @@ def gaps(target):
     return target
 
 
-@pytest.mark.parametrize("loss", [forecast_loss, absolute_loss, guided_loss])
+@pytest.mark.parametrize("loss", [forecast_loss, absolute_loss, teacher_forcing_loss])
 def test_what_is_missing_costs_nothing_and_sends_no_gradient(loss, history, generator):
-    model = EncoderDecoderForecaster(CONFIG, H) if loss is guided_loss else PatchForecaster(CONFIG, H)
+    model = EncoderDecoderForecaster(CONFIG, H) if loss is teacher_forcing_loss else PatchForecaster(CONFIG, H)
     randomise(model)
     target = gaps(history[:, -H:] + torch.randn(4, H, C, generator=generator))
     total, count = loss(model, {"history": history, "target": target})
     total.backward()
     assert count == 4 * H * C - 1 - H
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    if loss is not guided_loss:
+    if loss is not teacher_forcing_loss:
         wrong = model(history).detach().numpy() - target.numpy()
         expected = np.nansum(wrong**2 if loss is forecast_loss else np.abs(wrong))
         assert total.item() == pytest.approx(expected, rel=1e-4)
@@ -249,7 +248,7 @@ def test_the_size_of_the_swings_may_tell_the_class(history):
 def test_classes_cost_their_cross_entropy(history):
     model = randomise(SeriesClassifier(CONFIG, C, 4), std=0.1).eval()
     labels = torch.tensor([0, 3, 1, 1])
-    total, count = class_loss(model, {"history": history, "labels": labels})
+    total, count = classification_loss(model, {"history": history, "labels": labels})
     logits = model(history).detach().double().numpy()
     expected = [np.log(np.exp(row - row[k]).sum()) for row, k in zip(logits, labels.tolist())]
     assert total.item() == pytest.approx(sum(expected), rel=1e-5)
@@ -290,7 +289,7 @@ def test_a_missing_hour_is_read_as_the_last_one_known(translator, history, monke
     monkeypatch.setattr(translator, "forward", lambda h, t: read.append(t) or forward(h, t))
     target = history[:, -H:].clone()
     target[0, :2, 0] = target[1, 4, 2] = math.nan
-    guided_loss(translator, {"history": history, "target": target})
+    teacher_forcing_loss(translator, {"history": history, "target": target})
     (seen,) = read
     assert not seen.isnan().any()
     # what is read before hour t stands at t - 1

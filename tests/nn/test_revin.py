@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coursekit.nn.norms import normalise, restore
+from coursekit.nn.revin import denormalise, normalise
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3))  # (B, L, C)
 
@@ -42,7 +42,7 @@ def test_is_that_of_patchtst_in_transformers():
 def test_restoring_takes_it_back(shape, seed):
     x = histories(shape, seed)
     z, mean, std = normalise(x)
-    torch.testing.assert_close(restore(z, mean, std), x)
+    torch.testing.assert_close(denormalise(z, mean, std), x)
 
 
 @settings(max_examples=50)
@@ -54,7 +54,7 @@ def test_a_forecaster_between_the_two_follows_shift_and_scale(a, b, seed):
 
     def forecast(history: torch.Tensor) -> torch.Tensor:
         z, mean, std = normalise(history)
-        return restore(torch.sin(z[:, -5:]) + z[:, :5] ** 2, mean, std)
+        return denormalise(torch.sin(z[:, -5:]) + z[:, :5] ** 2, mean, std)
 
     torch.testing.assert_close(forecast(a * x + b), a * forecast(x) + b, rtol=1e-6, atol=1e-3 * a)
 
@@ -63,7 +63,7 @@ def test_a_history_that_never_changes_is_finite_and_comes_back():
     x = torch.full((1, 5, 1), 7.0)
     z, mean, std = normalise(x)
     assert torch.equal(z, torch.zeros_like(x))
-    assert torch.equal(restore(z, mean, std), x)
+    assert torch.equal(denormalise(z, mean, std), x)
 
 
 def test_any_dimensions_before_and_a_longer_forecast():
@@ -71,7 +71,7 @@ def test_any_dimensions_before_and_a_longer_forecast():
     z, mean, std = normalise(x)
     assert mean.shape == std.shape == (2, 3, 1, 2)
     torch.testing.assert_close(z[1, 2], normalise(x[1, 2])[0])
-    assert restore(torch.zeros(2, 3, 20, 2), mean, std).shape == (2, 3, 20, 2)
+    assert denormalise(torch.zeros(2, 3, 20, 2), mean, std).shape == (2, 3, 20, 2)
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 0, 3)])

@@ -1,0 +1,58 @@
+"""What a model's docstring says of its call chain is what happens."""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train.objectives import OBJECTIVES
+
+PACKAGE = Path(import_module("coursekit").__file__).parent
+HELPERS = {f"nn/{name}.py" for name in ("checks", "losses", "masks", "precision")}  # of these a chain need not tell
+MODELS = sorted(path.stem for path in (PACKAGE / "models").glob("[!_]*.py") if path.stem not in ("ngram", "pretrained"))
+
+
+def calls(model: str) -> set[tuple[str, str]]:
+    """File and name of every function of the package that all objectives of a model call, but for losses themselves."""
+    found = set()
+
+    def note(frame, event, _):
+        path, name = Path(frame.f_code.co_filename), frame.f_code.co_qualname
+        if event == "call" and path.is_relative_to(PACKAGE) and not name.endswith("_loss"):
+            found.add((path.relative_to(PACKAGE).as_posix(), name))
+
+    for make in OBJECTIVES.values():
+        net, loss_fn, draw = make()
+        if type(net).__module__ == f"coursekit.models.{model}":
+            batch = draw()
+            sys.setprofile(note)
+            try:
+                loss_fn(net, batch)
+            finally:
+                sys.setprofile(None)
+    return found
+
+
+def chain(model: str) -> list[str]:
+    """The names and files that a model's call chain tells, in their order."""
+    doc = import_module(f"coursekit.models.{model}").__doc__
+    found = re.search(r"^Call chain: (.*?)\n\n", doc, re.MULTILINE | re.DOTALL)
+    return re.findall(r"``([\w./]+)``", found[1]) if found else []
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_call_chain_is_true_and_leaves_out_no_file(model):
+    torch.manual_seed(0)
+    called, own, words = calls(model), f"models/{model}.py", chain(model)
+    module = import_module(f"coursekit.models.{model}")
+    for place, name in enumerate(words):
+        if not name.endswith(".py"):  # a class or function of this file, or of the one that is named next
+            mine = getattr(getattr(module, name.split(".")[0], None), "__module__", "") == module.__name__
+            file = own if mine else next(word for word in words[place:] if word.endswith(".py"))
+            assert called & {(file, name), (file, f"{name}.forward")}, f"{name} of {file} is not called"
+    others = [Path(word).stem for word in words if word.startswith("models/")]  # whose own chains go on
+    told = {*words, *(word for other in others for word in chain(other))}
+    assert {file for file, _ in called} - HELPERS - {own} <= told

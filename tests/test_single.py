@@ -1,0 +1,141 @@
+"""``coursekit single``: each model in a file of its own computes what the package's does, without the package."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+import torch
+
+from coursekit import cli
+from coursekit.lectures import LectureError, home
+from coursekit.single import models, single
+from tests.train.objectives import OBJECTIVES
+
+BODY = "Bert(BertConfig(30, 16, 2, 32, 2, 10))"
+VIT = "ViTConfig(16, 4, 3, 16, 2, 32, 2, {})"
+PATCHES = "PatchTSTConfig(24, 8, 4, 16, 2, 32, 2)"
+SQUARE = "lambda model, batch: (model(batch['{}']).square().sum(), torch.tensor(1))"
+# of each model's file: the objective whose batch it gets, and in its own names a small model and a loss
+CASES = {
+    "bert": ("bert-pretraining", f"BertForPreTraining({BODY})", "pretraining_loss"),
+    "cnn": ("cnn", "CNN(CNNConfig(classes=3))", SQUARE.format("images")),
+    "dino": ("dino", f"DINO(DINOConfig({VIT.format(0)}, 32, 16, 20))", "dino_loss"),
+    "dlinear": ("dlinear", "DLinear(DLinearConfig(24, 6))", SQUARE.format("history")),
+    "encoder_decoder_forecaster": ("patchtst", f"EncoderDecoderForecaster({PATCHES}, 6)", "teacher_forcing_loss"),
+    "patchtst": ("patchtst", f"PatchForecaster({PATCHES}, 6)", "forecast_loss"),
+    "gpt": ("gpt-padded", "GPT(GPTConfig(30, 16, 2, 32, 2, 10))", "gpt_loss"),
+    "induction": ("induction", "AttentionOnly(AttentionOnlyConfig(30, 16, 2))", SQUARE.format("ids")),
+    "lstm_forecaster": ("lstm", "LSTMForecaster(LSTMForecasterConfig(24, 6, 2))", SQUARE.format("history")),
+    "mae": ("mae", f"MAE(MAEConfig({VIT.format(0)}, 0.75, 8, 2, 1))", "mae_loss"),
+    "nnlm": ("nnlm", "NNLM(NNLMConfig(30, 4, 8, 16))", "nnlm_loss"),
+    "rnn_lm": ("rnn_lm", "RNNLM(RNNLMConfig(30, 8, 16))", "tbptt_loss(Streams([[3, 4, 5]], 4, 5))"),
+    "seq2seq": ("seq2seq-additive", "Seq2Seq(Seq2SeqConfig(30, 1, score='additive'))", "seq2seq_loss"),
+    "sit": ("sit", f"SiT(SiTConfig({VIT.format('0, pooling=' + repr('mean'))}, d_contrast=8))", "sit_loss"),
+    "transformer": (
+        "transformer",
+        "Transformer(TransformerConfig(30, 16, 2, 32, 2, max_length=10))",
+        "transformer_loss()",
+    ),
+    "vit": ("vit", f"ViT({VIT.format(3)})", "vit_loss"),
+}
+MEASURE = """
+def measure(names, model, loss, batch):
+    torch.manual_seed(0)
+    model = eval(model, names)
+    total, count = eval(loss, names)(model, batch)
+    total.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return dict(model.state_dict()), {"loss": total.detach(), "count": count, **gradients}
+"""
+ALONE = f"""
+import sys
+from importlib import import_module
+import torch
+{MEASURE}
+sys.modules["coursekit"] = None  # to import it is an error
+sent = torch.load("sent.pt")
+torch.save({{name: measure(vars(import_module(name + "_single")), *one) for name, one in sent.items()}}, "found.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("single")
+    for name in models():
+        (folder / f"{name}_single.py").write_text(single(name), encoding="utf-8")
+    return folder
+
+
+def test_in_an_interpreter_without_the_package_every_model_computes_the_same_bits(folder):
+    scope = {"torch": torch}
+    exec(MEASURE, scope)
+    torch.manual_seed(1)
+    sent = {name: (*made, OBJECTIVES[batch]()[2]()) for name, (batch, *made) in CASES.items()}
+    torch.save(sent, folder / "sent.pt")
+    subprocess.run([sys.executable, "-c", ALONE], cwd=folder, check=True)
+    for name, (state, measured) in torch.load(folder / "found.pt").items():
+        names = {"torch": torch, **vars(import_module(f"coursekit.models.{name}"))}
+        own_state, own = scope["measure"](names, *sent[name])
+        assert list(state) == list(own_state)
+        assert all(torch.equal(state[key], own_state[key]) for key in state), name
+        assert measured.keys() == own.keys()
+        assert all(torch.equal(measured[key], own[key]) for key in own), name
+
+
+def test_counts_need_no_torch(folder):
+    names = {}
+    exec((folder / "ngram_single.py").read_text(encoding="utf-8"), names)
+    from coursekit.models.ngram import KneserNey
+
+    documents = [[1, 2, 3], [1, 2, 4]]
+    own, alone = (kind(3, 5).fit(documents).next_probabilities([1, 2]) for kind in (KneserNey, names["KneserNey"]))
+    assert own.tolist() == alone.tolist()
+    assert "torch" not in names
+
+
+def test_every_model_is_tried():
+    assert {*CASES, "ngram"} == set(models())
+
+
+def test_ruff_has_nothing_to_say(folder):
+    """Not even of unused imports, of unknown names, or of the format."""
+    for command in (["check"], ["format", "--check"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", home() / "pyproject.toml", "."]
+        done = subprocess.run(ruff, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_file_has_what_the_model_needs_and_nothing_else(name):
+    text = single(name)
+    own = import_module(f"coursekit.models.{name}")
+    above, _, _ = text.partition(f"# --- coursekit/models/{name}.py -")
+    words = re.findall(r"\w+", "\n".join(ast.unparse(node) for node in ast.parse(text).body))
+    for node in ast.parse(above).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            assert words.count(node.name) > 1, f"{node.name} is not used"
+    for thing in vars(own).values():
+        if getattr(thing, "__module__", None) == own.__name__ and hasattr(thing, "__qualname__"):
+            assert inspect.getsource(thing).replace("(Pretrained)", "(nn.Module)") in text
+
+
+def test_the_command_writes_a_new_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["coursekit", "single", "gpt"])
+    for code in (None, 2):
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == code
+    said, failed = capsys.readouterr()
+    assert said == "Written: gpt_single.py\n"
+    assert failed == "gpt_single.py is there already: remove it, or name another file with --out\n"
+    assert (tmp_path / "gpt_single.py").read_text(encoding="utf-8") == single("gpt")
+
+
+def test_another_name_than_a_models_is_refused():
+    with pytest.raises(LectureError, match="no model 'pretrained'; there are: bert, cnn, "):
+        single("pretrained")
