@@ -7,6 +7,8 @@ the names below, and whatever else the answer calls by a name of its own.
 
 Where nothing is forbidden, a wider list (``everyday``) tells a person which answers are worth a look, since they may
 find code that is not their own, such as a model answer.
+
+In both, a module is nothing but where listed names come from (``led_to``): whoever holds one could reach all others.
 """
 
 import ast
@@ -14,25 +16,36 @@ import builtins
 import collections
 import functools
 import importlib
-import itertools
 import pkgutil
 import random
 import re
+import sys
 import types
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 from torch.overrides import get_overridable_functions
 
-from coursekit.grading.rules import builtins_in, can_be_read, defined_in, is_course, is_self, nodes_of, words
+from coursekit.grading.rules import (
+    builtins_in,
+    can_be_read,
+    defined_in,
+    imports_in,
+    imports_of,
+    is_course,
+    is_self,
+    nodes_of,
+    words,
+)
 
 MODULES = words(
-    """torch torch.nn torch.nn.functional math statistics numpy functools itertools dataclasses time operator warnings
-    coursekit.nn.attention"""
+    """torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.linalg torch.special torch.optim torch.cuda
+    numpy numpy.linalg math statistics functools itertools dataclasses time operator warnings coursekit.nn.attention"""
 )
 TYPES = words("__future__ typing collections.abc")  # and from them, these names alone: they only annotate
 ANNOTATIONS = words(
@@ -94,29 +107,55 @@ BASES = words("Module Linear Embedding Sequential ModuleList object")
 METHODS = words("__init__ __call__ __len__ __getitem__ __iter__ __repr__ __str__")
 NOT_ITS_OWN = words("get_ipython exit quit display In Out __builtins__ __builtin__ coursekit")  # what is there anyway
 
-# Where nothing is forbidden: what is listed above, and by structure what computes (``everyday``).
-OPEN = words(
-    """torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.optim
-    torch.optim.lr_scheduler torch.utils.data numpy numpy.random math cmath random statistics numbers itertools operator
-    functools collections copy heapq bisect re enum abc contextlib dataclasses time warnings typing collections.abc"""
-)
-CURATED = words("torch torch.nn.functional functools dataclasses time typing")  # not all of them is open
-VALUES = [Tensor, nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, np.ndarray, random.Random]
-VALUES += [np.random.Generator, str, bytes, list, itertools.chain, property]
-VALUES += [dict, set, tuple, int, float, complex, collections.Counter, collections.deque, re.Pattern, re.Match]
+# Of these modules, an answer may use what is listed here and nothing else; of all others, what ATTRIBUTES lists.
+FROM = {
+    "abc": words("ABC abstractmethod"),
+    "collections": words("Counter OrderedDict defaultdict deque"),
+    "contextlib": words("contextmanager nullcontext suppress"),
+    "copy": words("copy deepcopy"),
+    "dataclasses": words("asdict astuple dataclass field replace"),
+    "bisect": words("bisect bisect_left bisect_right insort"),
+    "functools": words("cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps"),
+    "heapq": words("heapify heappop heappush heapreplace nlargest nsmallest"),
+    "random": words(
+        "Random choice choices gauss getrandbits randint random randrange sample seed shuffle triangular uniform"
+    ),
+    "re": words("IGNORECASE MULTILINE compile escape findall finditer fullmatch match search split sub"),
+    "string": words("ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace"),
+    "time": words("monotonic perf_counter process_time time"),
+    "torch.nn.utils.rnn": words("pack_padded_sequence pack_sequence pad_packed_sequence pad_sequence"),
+    "torch.optim.lr_scheduler": words(
+        """ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts ExponentialLR LambdaLR LinearLR MultiStepLR
+        OneCycleLR ReduceLROnPlateau SequentialLR StepLR"""
+    ),
+    "torch.utils.data": words("DataLoader Dataset RandomSampler Subset TensorDataset random_split"),
+    "warnings": words("catch_warnings filterwarnings simplefilter warn"),
+}
+# What else may be used where nothing is forbidden: modules, and names of those that are not in FROM. Among these are
+# all functions of PyTorch and NumPy that compute, and methods of what holds data.
+OPEN = MODULES - {"coursekit.nn.attention"} | {*FROM}
+OPEN |= words("torch.utils torch.autograd numpy.random cmath numbers typing collections.abc")
+VALUES = [Tensor, np.ndarray, random.Random, np.random.Generator, str, bytes, list, dict, set, tuple, int, float]
+VALUES += [complex, collections.Counter, collections.deque, re.Pattern, re.Match]
 OTHERS = words(
-    """autograd grad vmap func lr_scheduler rnn data optim random enable_grad set_grad_enabled is_grad_enabled autocast
+    """autograd grad vmap data random enable_grad set_grad_enabled is_grad_enabled autocast rnn lr_scheduler
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
-    initial_seed get_num_threads set_num_threads cached_property total_ordering cmp_to_key fields asdict replace sleep
-    TypeVar NamedTuple TypedDict Protocol cast overload ClassVar TypeAlias Self Annotated
-    activation at batchnorm bit bits c callback cls coefficients container conv coords distance entropy final
+    initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter
+    NLLLoss MSELoss L1Loss SmoothL1Loss BCELoss BCEWithLogitsLoss HuberLoss Conv1d Conv2d ConvTranspose2d MaxPool2d
+    AvgPool2d AdaptiveAvgPool2d BatchNorm2d GRU GRUCell LSTM LSTMCell RNN RNNCell SiLU Softplus LeakyReLU ELU Tanhshrink
+    Dropout1d Dropout2d Upsample Unflatten Unfold Fold PixelShuffle ModuleDict ParameterDict RMSprop Adagrad NAdam
+    Adamax param_groups get_last_lr modules named_modules named_children get_submodule load_state_dict
+    requires_grad_ half utils clip_grad_value_ clip_grad_norm parameters_to_vector
+    activation at batchnorm bit bits c coefficients container conv coords distance entropy final
     finished function graph keyword lazy loss masked metadata module numbers operands optimizer order
-    padding parallel parameter parents pool pooling predict push r o register reset sample sampler samples send sizes
-    signal state stop stream strings transformer value variable version wait windows"""
+    padding parallel parameter pool pooling r o reset sample sampler samples send sizes
+    signal state stop stream strings merge transformer value variable version wait windows"""
 )  # the last lines are what answers call things of their own
-EVALUATE = words(  # or read what may be code
-    """load fromfile from_file fromregex loadtxt genfromtxt memmap test attrgetter methodcaller ctypes formatwarning
-    showwarning IterDataPipe MapDataPipe DFIterDataPipe functional_datapipe"""
+WHOLE = words("torch.nn.init torch.optim numpy numpy.random math cmath statistics itertools operator")  # all is open
+BASES_TOO = words("Dataset NamedTuple Generic Protocol ABC list dict")
+EVALUATE = words(  # or read what may be code, or what lies in memory
+    """load fromfile from_file fromregex loadtxt genfromtxt memmap frombuffer test ctypes ctypeslib formatwarning
+    showwarning set_ as_subclass untyped_storage storage data_ptr register_hook map_ apply_ frompyfunc"""
 )
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
@@ -130,13 +169,13 @@ SYNTAX = words(  # of Python's grammar; what is not here, perhaps of a later Pyt
     USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn Match match_case MatchValue MatchSingleton MatchSequence MatchMapping
     MatchClass MatchStar MatchAs MatchOr"""
 )
-KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash id callable type hasattr display coursekit")
+KNOWN = words("bytes bytearray complex chr ord hex bin oct format hash callable type hasattr display coursekit")
 DEFINED = METHODS | words(
     "__post_init__ __eq__ __hash__ __lt__ __add__ __mul__ __matmul__ __contains__ __enter__ __exit__"
 )
 # In one answer, what could carry data: bytes of texts, numbers and their digits, bytes of different names, bytes of one
-# name, of docstrings, of all. Right answers have at most 153, 24, 38, 304, 28, 383 and 1321.
-MOST_LETTERS, MOST_NUMBERS, MOST_DIGITS, MOST_NAMES, LONGEST_NAME = 600, 200, 300, 1200, 60
+# name, uses of names, bytes of docstrings, of all. Right answers have at most 153, 24, 38, 304, 28, 94, 383 and 1321.
+MOST_LETTERS, MOST_NUMBERS, MOST_DIGITS, MOST_NAMES, LONGEST_NAME, MOST_USES = 600, 200, 300, 1200, 60, 500
 MOST_DOCUMENTED, MOST_CODE = 700, 8000
 READ = METHODS | words("__name__ __class__ __version__ __doc__")
 
@@ -149,19 +188,13 @@ def brought_along(free: bool = False) -> frozenset[str]:
         free: by the names that are listed for parts that forbid nothing.
     """
     listed = everyday() if free else ATTRIBUTES
+    optimizer = torch.optim.SGD([torch.ones(1)])
     waiting = [*map(importlib.import_module, OPEN if free else MODULES), super, type, property]
-    waiting += [types.FunctionType, types.MethodType]
-    waiting += [types.GeneratorType, types.CodeType, types.FrameType, torch.finfo(), torch.device("cpu")]
-    waiting += [types.CoroutineType, types.AsyncGeneratorType, types.TracebackType]
-    waiting += [BaseException, AttributeError]
-    waiting += [
-        nn.Linear(1, 1),
-        nn.Parameter(torch.ones(1, 1)),
-        torch.float,
-        np.float64(1),
-        np.ones((1, 1)),
-        torch.Generator(),
-    ]
+    waiting += [types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, types.FrameType]
+    waiting += [types.CoroutineType, types.AsyncGeneratorType, types.TracebackType, BaseException, AttributeError]
+    waiting += [nn.Linear(1, 1), nn.Parameter(torch.ones(1, 1)), torch.float, torch.finfo(), torch.device("cpu")]
+    waiting += [torch.Generator(), np.float64(1), np.ones((1, 1)), optimizer]
+    waiting += [LambdaLR(optimizer, abs), OneCycleLR(optimizer, 1.0, total_steps=9)]
     waiting += [vars(builtins)[name] for name in FUNCTIONS]
     waiting += [typing.ForwardRef("int"), *(vars(typing)[name] for name in ANNOTATIONS & {*vars(typing)})]
     found: dict[int, Any] = {}
@@ -186,8 +219,10 @@ def beyond(source: str, given: Collection[str] = ()) -> list[str]:
         return ["what cannot be read"]
     nodes = nodes_of(source)
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
-    found = [name for node in nodes for name in beyond_in(node, frozenset(given), classes)]
-    return list(dict.fromkeys([*found, *stored_in(nodes), *plotting_in(nodes), *from_outside(source, FUNCTIONS)]))
+    led, found = led_to(nodes, MODULES, lambda name: is_listed(name, given))
+    found += [name for node in nodes if id(node) not in led for name in beyond_in(node, frozenset(given), classes)]
+    found += [*stored_in(nodes), *plotting_in(nodes), *from_outside(source, FUNCTIONS), *disguised_in(nodes)]
+    return list(dict.fromkeys(found))
 
 
 def unusual(source: str) -> list[str]:
@@ -198,11 +233,146 @@ def unusual(source: str) -> list[str]:
     nodes = nodes_of(source)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
-    found = [name for node in nodes for name in unusual_in(node, own)] + carried_in(nodes) + stored_in(nodes, SET)
+    led, found = led_to(nodes, OPEN, lambda name: is_everyday(name, own))
+    found += [name for node in nodes if id(node) not in led for name in unusual_in(node, own)]
+    found += [*carried_in(nodes), *stored_in(nodes, SET), *disguised_in(nodes)]
     known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
     found += ["long texts"] * (sum(map(len, docstrings_in(source))) > MOST_DOCUMENTED)
     found += ["long code"] * (len(as_bytes(source)) > MOST_CODE)
     return list(dict.fromkeys([*found, *plotting_in(nodes), *from_outside(source, known)]))
+
+
+# What given cells call modules. (The course's own are the task's to give: ``given``, ``rules.borrowed_in``.)
+CALLED = {"F": "torch.nn.functional", "nn": "torch.nn", "np": "numpy", "plt": PLOTTING}
+CALLED |= {name: name for name in OPEN if "." not in name}
+
+
+def led_to(tree: list[ast.AST], modules: Collection[str], listed: Callable[[str], bool]) -> tuple[set[int], list[str]]:
+    """What is read from modules by their names, as (ids of the nodes, what is not listed of it).
+
+    A module is nothing but what listed names are read from: it is neither handed on, nor does it lead to others that
+    are not listed (``dataclasses.copy``). Its real attributes say where a name leads.
+    """
+    called = CALLED | {name: place for name, place in imports_of(tree).items() if not is_course(place)}
+    nodes: set[int] = set()
+    found: list[str] = []
+
+    def look(node: ast.AST, hidden: frozenset[str]) -> None:
+        if isinstance(node, SCOPES):
+            hidden |= bound_in(node)
+        chain = [] if id(node) in nodes else attributes_of(node)
+        if chain and isinstance(chain[0], ast.Name) and chain[0].id in called.keys() - hidden:
+            names = [one.attr for one in chain[1:] if isinstance(one, ast.Attribute)]
+            length, told = followed(called[chain[0].id], names, modules, listed)
+            nodes.update(id(one) for one in chain[1 : 1 + length] if isinstance(one.ctx, ast.Load))
+            found.extend(told)
+            return
+        if isinstance(node, ast.Assign):
+            same = [one for one, name in given_in(node) if called.get(name) == ast.unparse(one)]
+            nodes.update(id(inner) for one in same for inner in ast.walk(one))
+        if isinstance(node, ast.ImportFrom) and node.module in modules and not node.level:
+            names = [alias.name for alias in node.names if f"{node.module}.{alias.name}" not in modules]
+            found.extend(name for name in names if followed(node.module, [name], modules, listed) != (1, []))
+            nodes.add(id(node))
+        for child in ast.iter_child_nodes(node):
+            look(child, hidden)
+
+    for root in tree[:1]:
+        look(root, frozenset())
+    return nodes, found
+
+
+def given_in(node: ast.Assign) -> list[tuple[ast.AST, str]]:
+    """Each value with the name that it is given: ``F, n = torch.nn.functional, 3``."""
+    (target, *others), value = node.targets, node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(value.elts, target.elts))
+    else:
+        pairs = [(value, target)]
+    return [(one, to.id) for one, to in pairs if isinstance(to, ast.Name) and not others]
+
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def bound_in(scope: ast.AST) -> set[str]:
+    """Names that stand for something else within a function or comprehension."""
+    inner = direct(scope) if isinstance(scope, ast.FunctionDef) else ast.walk(scope)
+    found, outer = set[str](), set[str]()
+    for node in inner:
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            outer |= {*node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    if args := getattr(scope, "args", None):
+        found |= {one.arg for one in ast.walk(args) if isinstance(one, ast.arg)}
+    return found - outer
+
+
+def attributes_of(node: ast.AST) -> list[ast.AST]:
+    """``a.b.c`` as its nodes, the innermost first; of anything else nothing."""
+    chain = [node]
+    while isinstance(chain[-1], ast.Attribute):
+        chain.append(chain[-1].value)
+    return chain[::-1] if isinstance(chain[-1], ast.Name) else []
+
+
+def followed(
+    place: str, names: Sequence[str], modules: Collection[str], listed: Callable[[str], bool]
+) -> tuple[int, list[str]]:
+    """How many of the names are read from modules, and what is not listed of them."""
+    if place == PLOTTING:
+        return len(names), []  # told by ``plotting_in``
+    here, _, last = (place, "", "") if place in modules else place.rpartition(".")
+    if here not in modules:
+        return 0, []  # told where it is imported
+    one = importlib.import_module(here)
+    for number, name in enumerate([last, *names] if last else names, 1 - bool(last)):
+        if not hasattr(one, name):
+            return number - 1, []  # a variable of this name
+        one = getattr(one, name)
+        if isinstance(one, types.ModuleType):
+            here = f"{here}.{name}"
+            if here not in modules:
+                return number, [name]
+        elif not (name in FROM[here] if here in FROM else listed(name)):
+            return number, [name]
+        else:
+            beyond_it = names[number : number + 1]
+            if isinstance(one, type) and one is not Tensor and {*beyond_it} - METHODS - {"from_iterable"}:
+                return number, beyond_it  # a method whose object can be anything
+            return number, []
+    return len(names), [f"{here}, whatever of it"]
+
+
+ONLY_CALLED = {"state_dict": 0, "load_state_dict": 1, "wraps": 1, "super": 2}  # with so many arguments at most
+MADE_BY = words("classmethod staticmethod property")
+
+
+def disguised_in(nodes: list[ast.AST]) -> list[str]:
+    """Names that a part of a text, another class or another object stand for, so that no list can know them."""
+    decorators = {id(one) for node in nodes for one in getattr(node, "decorator_list", ())}
+    calls = [
+        node for node in nodes if isinstance(node, ast.Call) and not any(isinstance(a, ast.Starred) for a in node.args)
+    ]
+    most = {id(call.func): len(call.args) for call in calls if all(one.arg == "strict" for one in call.keywords)}
+    compared = {id(one) for node in nodes if isinstance(node, ast.Compare) for one in (node.left, *node.comparators)}
+    named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "__name__"}
+    kinds = {id(call.func) for call in calls if id(call) in compared | named and len(call.args) == 1}
+    found = []
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in ONLY_CALLED:
+                found += [name] * (most.get(id(node), 9) > ONLY_CALLED[name])
+            case ast.Name(id="type"):
+                found += ["type"] * (id(node) not in kinds)
+            case ast.Name(id=name, ctx=ast.Load()) if name in MADE_BY:
+                found += [name] * (id(node) not in decorators)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.alias(asname=str(name)):
+                found += [name] * is_dunder(name)
+            case ast.Constant(value=str(text)) if re.fullmatch(r"__\w+|\w+__|_\w+", text):
+                found += [text] * (not is_dunder(text))
+    return found
 
 
 def carried_in(nodes: list[ast.AST]) -> list[str]:
@@ -213,7 +383,9 @@ def carried_in(nodes: list[ast.AST]) -> list[str]:
     digits = sum(n.bit_length() // 3 if isinstance(n, int) else len(str(n)) for n in numbers)
     fields = (getattr(node, field, None) for node in nodes for field in ("id", "attr", "arg", "name", "asname", "rest"))
     names = [len(as_bytes(name)) for name in {name for name in fields if isinstance(name, str)}]
+    uses = sum(isinstance(node, ast.Name) for node in nodes)
     found = {
+        "many names": uses > MOST_USES,
         "long texts": letters > MOST_LETTERS,
         "many numbers": len(numbers) > MOST_NUMBERS or digits > MOST_DIGITS,
         "long names": sum(names) > MOST_NAMES or max(names, default=0) > LONGEST_NAME,
@@ -301,7 +473,8 @@ def direct(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 def from_outside(source: str, known: Collection[str]) -> list[str]:
     """What is there anyway, by names that the source does not define."""
-    return sorted(builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN) - {*known})
+    modules = sys.stdlib_module_names - OPEN - imports_in(source).keys()  # which a given cell may have imported
+    return sorted(builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN | modules) - {*known})
 
 
 def plotting_in(nodes: list[ast.AST]) -> list[str]:
@@ -337,13 +510,10 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
         case ast.Import(names=names):
             others = [alias for alias in names if not is_plotting(alias)]
             return [alias.name for alias in others if alias.name not in MODULES or is_dunder(alias.asname or "")]
-        case ast.ImportFrom(module=module, names=names, level=level):
-            if module not in MODULES | TYPES or level:
-                return [module or "."]
-            types_only = module in TYPES
-            listed = [alias.name in ANNOTATIONS if types_only else is_listed(alias.name, given) for alias in names]
-            odd = [alias.name == "*" or is_dunder(alias.asname or "") for alias in names]
-            return [alias.name for alias, good, bad in zip(names, listed, odd) if bad or not good]
+        case ast.ImportFrom(module=module, names=names, level=0) if module in TYPES:
+            return [alias.name for alias in names if alias.name not in ANNOTATIONS]
+        case ast.ImportFrom(module=module):
+            return [module or "."]
         case ast.ClassDef(bases=bases, keywords=keywords):
             allowed = {*BASES, *(f"{place}.{base}" for place in ("nn", "torch.nn") for base in BASES), *classes}
             others = [base for base in map(ast.unparse, bases) if base not in allowed]
@@ -361,8 +531,6 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
 
 def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
     match node:
-        case ast.Attribute(attr="compile", value=value) if ast.unparse(value) != "re" or "re" in own:
-            return ["compile"]  # of PyTorch's, to whose backend all code is open
         case ast.Attribute(attr="format" | "format_map"):
             return [name for name in formatted_in(node) if name == "format" or not is_everyday(name, own)]
         case ast.Attribute(attr="forward" | "encode" | "decode" as name, value=ast.Name(id=owner)) if (
@@ -372,33 +540,28 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
         case ast.Call(func=ast.Name(id="super"), args=[owner, *_]) if ast.unparse(owner) not in own:
             return ["super"]  # the same
         case ast.Attribute(attr=name, ctx=ast.Load()):
-            private = is_self(node.value) and name in own and name.startswith("_") and not is_dunder(name)
-            return [name] * (not is_everyday(name, own) and not private)
+            its_own = is_self(node.value) and name in own - theirs()
+            return [name] * (not is_everyday(name, own) and not its_own)
         case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see; of itself a module's methods
-            theirs = frozenset(dir(nn.Module)) if is_self(node.value) else brought_along()
-            return [f"{name} = ..."] * (name in theirs - STORED - SET or is_dunder(name))
+            others = frozenset(dir(nn.Module)) if is_self(node.value) else brought_along()
+            return [f"{name} = ..."] * (name in others - STORED - SET or is_dunder(name))
         case ast.MatchClass(cls=cls, patterns=[_, *_]) if ast.unparse(cls) not in BUILT_IN or ast.unparse(cls) in own:
             return ["match"]  # reads attributes whose names nobody sees
-        case ast.alias(asname="re"):
-            return ["re"]
-        case ast.Call(func=ast.Call(func=ast.Name(id="type"))):
-            return ["type"]  # makes another one of a kind that has no name here, such as a function
         case ast.MatchClass(kwd_attrs=names):
             return [name for name in names if not is_everyday(name, own)]
-        case ast.ClassDef(bases=bases) if "type" in map(ast.unparse, bases):
-            return ["type"]
+        case ast.ClassDef(bases=bases, keywords=keywords):
+            given = {one.id for one in bases if isinstance(one, ast.Name)} - brought_along(free=True)
+            others = [base for base in map(ast.unparse, bases) if not (base in own | given or may_be_a_base(base))]
+            return others + [keyword.arg or "**" for keyword in keywords]
         case ast.FunctionDef(name=name):
             return [name] * (is_dunder(name) and name not in DEFINED)
         case ast.Name(id=name) | ast.arg(arg=name) | ast.Constant(value=str(name)):
             return [name] * (is_dunder(name) and name not in READ | {"__main__"})
-        case ast.Call(func=ast.Name(id="type"), args=[_, _, *_] | [ast.Starred(), *_]):
-            return ["type"]  # a class whose attributes are names in strings
         case ast.Import(names=names):
             known = [is_plotting(alias) or is_course(alias.name) or alias.name in OPEN for alias in names]
             return [alias.name for alias, is_known in zip(names, known) if not is_known]
-        case ast.ImportFrom(module=module, names=names, level=0) if module in OPEN | TYPES | SHOWING.keys():
-            imported = [alias.name for alias in names]
-            return [name for name in imported if name != SHOWING.get(module) and not is_everyday(name)]
+        case ast.ImportFrom(module=module, names=names, level=0) if module in TYPES | SHOWING.keys():
+            return [alias.name for alias in names if alias.name not in ANNOTATIONS | {SHOWING.get(module)}]
         case ast.ImportFrom(module=module, level=level):
             return [module or "."] * (level > 0 or not is_course(module))
     return [type(node).__name__] * (type(node).__name__ not in SYNTAX)
@@ -413,15 +576,28 @@ def is_everyday(name: str, own: Collection[str] = ()) -> bool:
 
 
 @functools.cache
+def theirs() -> frozenset[str]:
+    """What objects have that an answer is given or makes, in private too."""
+    some = [nn.Linear(1, 1), nn.Parameter(torch.ones(1)), torch.optim.SGD([torch.ones(1)]), *VALUES, theirs.__wrapped__]
+    return frozenset(name for one in some for name in dir(one))
+
+
+@functools.cache
 def everyday() -> frozenset[str]:
     """What answers use where nothing is forbidden: functions that compute, and methods of what holds data."""
     found = ATTRIBUTES | ANNOTATIONS | OTHERS
     found |= {one.__name__ for some in get_overridable_functions().values() for one in some if callable(one)}
     found |= {name for one in VALUES for name in dir(one)}
-    for module in map(importlib.import_module, OPEN - CURATED):
+    for module in map(importlib.import_module, WHOLE):
         names = getattr(module, "__all__", dir(module))
         found |= {name for name in names if not isinstance(getattr(module, name), types.ModuleType)}
     return frozenset(name for name in found - EVALUATE if not name.startswith("_"))
+
+
+def may_be_a_base(name: str) -> bool:
+    """Of a class, where nothing is forbidden: a layer of PyTorch's, a data set, an exception."""
+    known = name.rpartition(".")[2]
+    return known in BASES | BASES_TOO or is_exception(vars(builtins).get(name)) or hasattr(nn, known)
 
 
 def is_exception(one: Any) -> bool:

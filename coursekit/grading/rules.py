@@ -99,9 +99,13 @@ def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place
 
 
 def imports_in(source: str) -> dict[str, str]:
+    return imports_of(nodes_of(source))
+
+
+def imports_of(nodes: list[ast.AST]) -> dict[str, str]:
     """What each imported name stands for: ``F`` for ``torch.nn.functional``, however it is imported."""
     found = {}
-    for node in nodes_of(source):
+    for node in nodes:
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             whole = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
             name = alias.asname or alias.name.partition(".")[0]

@@ -488,6 +488,8 @@ def best_of_each(found: list[Beam], beams: int) -> list[Beam]:
 PLAIN = {"penalty": lambda length, alpha: 1.0}
 ONE = {"chosen": lambda found, beams: found[:1]}
 OWN = {"chosen": best_of_each}
+MORE = {"chosen": lambda found, beams: found[: beams + 1]}
+MANY = {"chosen": lambda found, beams: found[: 8 * beams]}
 TOGETHER = {"width": 1}
 GOES_ON = {"goes_on": True}
 FIRST = {"first_wins": True, "width": 1}
@@ -503,6 +505,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "the penalty is |Y| ** alpha: it is ((5 + |Y|) / 6) ** alpha": {"penalty": pow},
     "the start symbol is counted in |Y|": {"penalty": lambda length, alpha: gnmt(length + 1, alpha)},
     "one beam alone is followed, whatever K is": ONE,
+    "more than K go on: cut all continuations down to the K most likely that have not ended": MORE,
     "finished sequences take places among the K: the K most likely that have not ended go on": TOGETHER,
     "a finished sequence is extended behind its end: set it aside": GOES_ON,
     "log P is that of the last symbol alone: add up those of all symbols": LAST_ONLY,
@@ -576,11 +579,12 @@ def beam_cases(generator: torch.Generator) -> list[Case]:
         case("search", "one beam, no penalty", (1, 0.0, 4), [GOES_ON], harmless),
         case("search", "two beams, no penalty", (2, 0.0, 5), [ONE, K_ENDED], [ENDED_ONLY]),
         case("search", "two beams, no penalty, longer", (2, 0.0, 6), [OWN], [ENDED_ONLY]),
+        case("search", "two beams miss the most likely sequence", (2, 0.0, 5), [MORE, MANY], [ENDED_ONLY]),
         case("search", "three beams, no penalty", (3, 0.0, 5), [TOGETHER, FIRST], [ENDED_ONLY]),
         case("length penalty", "one beam, alpha = 0.6", (1, 0.6, 4), [GOES_ON, PLAIN], harmless),
         case("length penalty", "three beams, alpha = 0.6", (3, 0.6, 5), [GOES_ON, PLAIN], harmless),
         case("length penalty", longer, (2, 0.6, 7), too_early, [ONE, OWN, TOGETHER, ENDED_ONLY], late_winner),
-        case("end", late, (2, 0.0, 4), [ENDED_ONLY], [ONE, OWN, TOGETHER, FIRST, GOES_ON], rarely_ending),
+        case("end", late, (2, 0.0, 4), [ENDED_ONLY], [ONE, OWN, MORE, TOGETHER, FIRST, GOES_ON], rarely_ending),
     ]
 
 

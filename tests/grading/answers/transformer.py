@@ -257,6 +257,7 @@ def learning_rate(step, d_model, warmup):
     (12, "the penalty is |Y| ** alpha", "((5 + length) / 6)", "length"),
     (12, "the start symbol is counted", "len(prefix) - 1", "len(prefix)"),
     (11, "one beam alone is followed", ":beams", ":1"),
+    (11, "more than K go on", ":beams", ": beams + 1"),
     (5, "extended behind its end", "symbol == eos_id", "False"),
     (11, "finished sequences take places among the K", "pool = grown", "pool = grown[:beams]"),
     (12, "that what has finished is worth more now is no reason to stop", "        alive = grown[:beams]\n",
