@@ -190,7 +190,7 @@ class Cache:
     def reorder(self, rows: Tensor) -> None:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
         if self.key is not None:
-            self.key, self.value = self.key[rows], self.value[rows]
+            self.key, self.value = (x.index_select(0, rows) for x in (self.key, self.value))
 
 
 class MultiHeadAttention(Attention):
