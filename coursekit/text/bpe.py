@@ -20,8 +20,8 @@ from coursekit.text.tokenizer import Piece, Tokenizer, check_texts
 
 END = "<|endoftext|>"  # what GPT-2 calls the token between documents
 
-# GPT-2's pre-tokens: letters, with at most one space before; an English clitic; digits or other signs, again with at most
-# one space before; spaces. A run of spaces leaves its last one to the word that follows.
+# GPT-2's pre-tokens: letters, with at most one space before; an English clitic; digits or other signs, again with at
+# most one space before; spaces. A run of spaces leaves its last one to the word that follows.
 PRE_TOKEN = regex.compile(r" ?\p{L}+|'(?:[stmd]|re|ve|ll)| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 LONG = 64  # bytes of a word from which a heap finds the next merge faster than the smallest of a list
@@ -192,7 +192,7 @@ class BPE(Tokenizer):
         return cls(tokens, [(tokens[left], tokens[right]) for left, right in merges], special_tokens)
 
     def encode_word(self, word: str) -> tuple[int, ...]:
-        """The ids of one pre-token: its bytes, then again and again the merge that was learned first, leftmost first."""
+        """The ids of a pre-token: its bytes, then again and again the merge that was learned first, leftmost first."""
         ids = [self._byte_ids[b] for b in word.encode()]
         if len(ids) >= LONG:
             return self._merge_with_heap(ids)
