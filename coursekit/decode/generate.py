@@ -102,7 +102,8 @@ def stream(
             if ended.all():
                 return
         inputs = token[:, None]
-        written = torch.cat([written, inputs], dim=1)
+        if repetition_penalty != 1:
+            written = torch.cat([written, inputs], dim=1)
         if mask is not None:
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
 

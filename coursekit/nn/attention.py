@@ -189,8 +189,13 @@ class Cache:
 
     def reorder(self, rows: Tensor) -> None:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
-        if self.key is not None:
-            self.key, self.value = self.key[rows], self.value[rows]
+        if self.key is None:
+            return
+        # what is held is moved within the same memory: to set aside new memory for each step takes longer
+        held = [x[:, :, : self.length].index_select(0, rows) for x in (self.key, self.value)]
+        if len(rows) != len(self.key):
+            self.key, self.value = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.key, self.value))
+        self.key[:, :, : self.length], self.value[:, :, : self.length] = held
 
 
 class MultiHeadAttention(Attention):

@@ -36,7 +36,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = ACTIVATIONS[self.activation](self.up(x))  # (B, T, D) -> (B, T, F)
-        return self.down(self.dropout(hidden))  # (B, T, D)
+        return self.down(self.dropout(hidden) if self.training else hidden)  # (B, T, D)
 
 
 class DropPath(nn.Module):
@@ -72,8 +72,12 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm_first:
-            return x + self.drop_path(self.dropout(branch(self.norm(x))))
-        return self.norm(x + self.drop_path(self.dropout(branch(x))))
+            return x + self.dropped(branch(self.norm(x)))
+        return self.norm(x + self.dropped(branch(x)))
+
+    def dropped(self, y: Tensor) -> Tensor:
+        """What training leaves of a branch; otherwise all, without a call of two modules for each token written."""
+        return self.drop_path(self.dropout(y)) if self.training else y
 
 
 class Block(nn.Module):

@@ -20,9 +20,11 @@ from coursekit.text.tokenizer import Piece, Tokenizer, check_texts
 
 END = "<|endoftext|>"  # what GPT-2 calls the token between documents
 
-# GPT-2's pre-tokens: an English clitic; letters, digits or other signs, each with at most one space before; spaces.
-# A run of spaces leaves its last one to the word that follows.
-PRE_TOKEN = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+# GPT-2's pre-tokens: letters, with at most one space before; an English clitic; digits or other signs, again with at
+# most one space before; spaces. A run of spaces leaves its last one to the word that follows.
+PRE_TOKEN = regex.compile(r" ?\p{L}+|'(?:[stmd]|re|ve|ll)| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+LONG = 64  # bytes of a word from which a heap finds the next merge faster than the smallest of a list
 
 
 def byte_characters() -> dict[int, str]:
@@ -159,11 +161,9 @@ class BPE(Tokenizer):
                 raise ValueError(f"special token {token!r} is spelled like a token of other bytes: use ASCII for it")
         self._bytes = [bytes(BYTE[c] for c in t) if set(t) <= BYTE.keys() else t.encode() for t in self.tokens]
         self._byte_ids = [self.ids[CHARACTER[b]] for b in range(256)]
-        # (left id, right id) -> (rank, id of what they make)
-        self._ranks = {
-            (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
-            for rank, (left, right) in enumerate(self.merges)
-        }
+        # (left id, right id) -> rank -> id of what they make
+        self._ranks = {(self.ids[left], self.ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
+        self._made = [self.ids[left + right] for left, right in self.merges]
         # The same pre-tokens come again and again.
         self._encode_word = lru_cache(maxsize=2**16)(self.encode_word)
 
@@ -192,28 +192,41 @@ class BPE(Tokenizer):
         return cls(tokens, [(tokens[left], tokens[right]) for left, right in merges], special_tokens)
 
     def encode_word(self, word: str) -> tuple[int, ...]:
-        """The ids of one pre-token: its bytes, then again and again the merge that was learned first, leftmost first.
+        """The ids of a pre-token: its bytes, then again and again the merge that was learned first, leftmost first."""
+        ids = [self._byte_ids[b] for b in word.encode()]
+        if len(ids) >= LONG:
+            return self._merge_with_heap(ids)
+        rank_of, none = self._ranks.get, len(self._made)
+        ranks = [rank_of(pair, none) for pair in pairwise(ids)]  # of each place with the next
+        while ranks and (rank := min(ranks)) < none:
+            i = ranks.index(rank)
+            ids[i : i + 2] = [self._made[rank]]
+            del ranks[i]
+            if i > 0:
+                ranks[i - 1] = rank_of((ids[i - 1], ids[i]), none)
+            if i < len(ranks):
+                ranks[i] = rank_of((ids[i], ids[i + 1]), none)
+        return tuple(ids)
 
-        A heap holds the merges that are possible, so that a word of n bytes costs O(n log n).
-        """
-        ids: list[int | None] = [self._byte_ids[b] for b in word.encode()]
+    def _merge_with_heap(self, ids: list[int | None]) -> tuple[int, ...]:
+        """The same merges. A heap holds those that are possible, so that n bytes cost O(n log n)."""
         n = len(ids)
         ids.append(None)  # stands behind the last symbol and, as ids[-1], before the first: no merge has it
         left, right = list(range(-1, n)), [*range(1, n + 1), n]  # neighbours of each place
-        heap = [(*self._ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in self._ranks]
+        heap = [(self._ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in self._ranks]
         heapify(heap)
         while heap:
-            rank, new, i = heappop(heap)
+            rank, i = heappop(heap)
             j = right[i]
-            if self._ranks.get((ids[i], ids[j])) != (rank, new):
+            if self._ranks.get((ids[i], ids[j])) != rank:
                 continue  # one of the two has been merged with another since
-            ids[i], ids[j] = new, None
+            ids[i], ids[j] = self._made[rank], None
             right[i] = right[j]
             left[right[j]] = i
             for k in (left[i], i):
-                found = self._ranks.get((ids[k], ids[right[k]]))
-                if found:
-                    heappush(heap, (*found, k))
+                pair = ids[k], ids[right[k]]
+                if pair in self._ranks:
+                    heappush(heap, (self._ranks[pair], k))
         return tuple(token for token in ids if token is not None)
 
     def encode(self, text: str) -> list[int]:

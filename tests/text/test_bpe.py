@@ -5,10 +5,11 @@ from pydoc_data.topics import topics
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
+from coursekit.text import bpe
 from coursekit.text.bpe import BPE, BYTE, CHARACTER, PRE_TOKEN, byte_characters, count_pairs, learn_merges, merge
 from tests.text import library
 from tests.text.library import same_in_gpt2, texts
@@ -181,6 +182,19 @@ def test_an_order_in_which_one_merge_at_a_time_matters():
     merges = [("ab", "a"), ("a", "b")]
     ours = BPE([*CHARACTER.values(), "ab", "aba"], merges)
     assert [piece.token for piece in ours.pieces("abab")] == ["aba", "b"]
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), st.text("abcé", min_size=1, max_size=40))
+def test_list_and_heap_find_the_same_merges(monkeypatch, rng, word):
+    """In an order that no training gives, too: whether a word is merged with one or the other, only its length says."""
+    learned = BPE.train(["".join(rng.choices("abcé", k=60)) for _ in range(3)], 256 + rng.randint(1, 30), [])
+    for merges in (learned.merges, rng.sample(learned.merges, len(learned.merges))):
+        ours, found = BPE(learned.tokens, merges), []
+        for long in (0, 1000):
+            monkeypatch.setattr(bpe, "LONG", long)
+            found.append(ours.encode_word(word))
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("text", ["a" * 60_000, "the" * 20_000, "é" * 30_000, " " * 60_000, "😀\u200d" * 10_000])
