@@ -265,7 +265,7 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
             given.append(as_python(cell.source))
     for name, source in code.items():
         notes += [f"{name} {words}: read it" for words in shadowed_in(source, given, stubs, places[name])]
-        if found := unusual(source):
+        if found := unusual(source, released):
             shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
     for found in carried_together(code.values()):

@@ -16,6 +16,7 @@ import builtins
 import collections
 import functools
 import importlib
+import multiprocessing.reduction
 import pkgutil
 import random
 import re
@@ -23,6 +24,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 from torch.overrides import get_overridable_functions
+from torch.utils.data import DataLoader
 
 from coursekit.grading.rules import (
     builtins_in,
@@ -117,6 +120,10 @@ FROM = {
     "bisect": words("bisect bisect_left bisect_right insort"),
     "functools": words("cache cached_property cmp_to_key lru_cache partial reduce total_ordering wraps"),
     "heapq": words("heapify heappop heappush heapreplace nlargest nsmallest"),
+    "operator": words(
+        """add and_ concat contains eq floordiv ge getitem gt iadd imul index inv invert is_ is_not isub itemgetter
+        itruediv le lt matmul mod mul ne neg not_ or_ pos pow sub truediv truth xor"""
+    ),
     "random": words(
         "Random choice choices gauss getrandbits randint random randrange sample seed shuffle triangular uniform"
     ),
@@ -140,7 +147,7 @@ VALUES += [complex, collections.Counter, collections.deque, re.Pattern, re.Match
 OTHERS = words(
     """autograd grad vmap data random enable_grad set_grad_enabled is_grad_enabled autocast rnn lr_scheduler
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
-    initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter
+    initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter Q R S U Vh
     NLLLoss MSELoss L1Loss SmoothL1Loss BCELoss BCEWithLogitsLoss HuberLoss Conv1d Conv2d ConvTranspose2d MaxPool2d
     AvgPool2d AdaptiveAvgPool2d BatchNorm2d GRU GRUCell LSTM LSTMCell RNN RNNCell SiLU Softplus LeakyReLU ELU Tanhshrink
     Dropout1d Dropout2d Upsample Unflatten Unfold Fold PixelShuffle ModuleDict ParameterDict RMSprop Adagrad NAdam
@@ -151,11 +158,11 @@ OTHERS = words(
     padding parallel parameter pool pooling r o reset sample sampler samples send sizes
     signal state stop stream strings merge transformer value variable version wait windows"""
 )  # the last lines are what answers call things of their own
-WHOLE = words("torch.nn.init torch.optim numpy numpy.random math cmath statistics itertools operator")  # all is open
+WHOLE = words("torch.nn.init torch.optim numpy numpy.random math cmath statistics itertools")  # all is open
 BASES_TOO = words("Dataset NamedTuple Generic Protocol ABC list dict")
 EVALUATE = words(  # or read what may be code, or what lies in memory
     """load fromfile from_file fromregex loadtxt genfromtxt memmap frombuffer test ctypes ctypeslib formatwarning
-    showwarning set_ as_subclass untyped_storage storage data_ptr register_hook map_ apply_ frompyfunc"""
+    showwarning set_ as_subclass untyped_storage storage data_ptr register_hook map_ apply_ frompyfunc bmat"""
 )
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
@@ -195,6 +202,13 @@ def brought_along(free: bool = False) -> frozenset[str]:
     waiting += [nn.Linear(1, 1), nn.Parameter(torch.ones(1, 1)), torch.float, torch.finfo(), torch.device("cpu")]
     waiting += [torch.Generator(), np.float64(1), np.ones((1, 1)), optimizer]
     waiting += [LambdaLR(optimizer, abs), OneCycleLR(optimizer, 1.0, total_steps=9)]
+    loader = DataLoader([1], num_workers=1, multiprocessing_context="fork")
+    waiting += [
+        loader,
+        loader.multiprocessing_context,
+        multiprocessing.reduction,
+        multiprocessing.reduction.ForkingPickler,
+    ]
     waiting += [vars(builtins)[name] for name in FUNCTIONS]
     waiting += [typing.ForwardRef("int"), *(vars(typing)[name] for name in ANNOTATIONS & {*vars(typing)})]
     found: dict[int, Any] = {}
@@ -225,16 +239,21 @@ def beyond(source: str, given: Collection[str] = ()) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def unusual(source: str) -> list[str]:
+def unusual(source: str, released: str = "") -> list[str]:
     """What few answers need, and what some use to get at code that is not theirs, each once.
 
     What they take from the course is told by ``rules.borrowed_in``.
+
+    Args:
+        source: an answer.
+        released: all text and code of the released notebook, whose names an answer may read.
     """
     nodes = nodes_of(source)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
+    given = (frozenset(re.findall(r"\w+", released)) | parts_of_models()) - brought_along(free=True)
     led, found = led_to(nodes, OPEN, lambda name: is_everyday(name, own))
-    found += [name for node in nodes if id(node) not in led for name in unusual_in(node, own)]
+    found += [name for node in nodes if id(node) not in led for name in unusual_in(node, own, given)]
     found += [*carried_in(nodes), *stored_in(nodes, SET), *disguised_in(nodes)]
     known = FUNCTIONS | KNOWN | READ | {name for name, one in vars(builtins).items() if is_exception(one)}
     found += ["long texts"] * (sum(map(len, docstrings_in(source))) > MOST_DOCUMENTED)
@@ -347,6 +366,7 @@ def followed(
 
 ONLY_CALLED = {"state_dict": 0, "load_state_dict": 1, "wraps": 1, "super": 2}  # with so many arguments at most
 MADE_BY = words("classmethod staticmethod property")
+REPLACED = words("state_dict load_state_dict parameters named_parameters buffers named_buffers modules detach clone")
 
 
 def disguised_in(nodes: list[ast.AST]) -> list[str]:
@@ -358,6 +378,7 @@ def disguised_in(nodes: list[ast.AST]) -> list[str]:
     most = {id(call.func): len(call.args) for call in calls if all(one.arg == "strict" for one in call.keywords)}
     compared = {id(one) for node in nodes if isinstance(node, ast.Compare) for one in (node.left, *node.comparators)}
     named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "__name__"}
+    methods = {id(one) for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
     kinds = {id(call.func) for call in calls if id(call) in compared | named and len(call.args) == 1}
     found = []
     for node in nodes:
@@ -370,7 +391,11 @@ def disguised_in(nodes: list[ast.AST]) -> list[str]:
                 found += [name] * (id(node) not in decorators)
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.alias(asname=str(name)):
                 found += [name] * is_dunder(name)
-            case ast.Constant(value=str(text)) if re.fullmatch(r"__\w+|\w+__|_\w+", text):
+            case ast.Attribute(attr="__class__"):
+                found += ["__class__"] * (id(node) not in compared | named)
+            case ast.FunctionDef(name=name) if id(node) in methods and name in REPLACED:
+                found.append(f"def {name}")  # by which the given cells look at a model
+            case ast.Constant(value=str(text)) if re.search(r"^_\w+$|^\w+__$|__\w+__", text):
                 found += [text] * (not is_dunder(text))
     return found
 
@@ -529,7 +554,7 @@ def beyond_in(node: ast.AST, given: frozenset[str], classes: set[str]) -> list[s
     return [type(node).__name__] * (type(node).__name__ not in SYNTAX)
 
 
-def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
+def unusual_in(node: ast.AST, own: Collection[str], given: Collection[str]) -> list[str]:
     match node:
         case ast.Attribute(attr="format" | "format_map"):
             return [name for name in formatted_in(node) if name == "format" or not is_everyday(name, own)]
@@ -541,7 +566,7 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
             return ["super"]  # the same
         case ast.Attribute(attr=name, ctx=ast.Load()):
             its_own = is_self(node.value) and name in own - theirs()
-            return [name] * (not is_everyday(name, own) and not its_own)
+            return [name] * (not is_everyday(name, own) and not its_own and name not in given)
         case ast.Attribute(attr=name):  # perhaps of PyTorch's, for all to see; of itself a module's methods
             others = frozenset(dir(nn.Module)) if is_self(node.value) else brought_along()
             return [f"{name} = ..."] * (name in others - STORED - SET or is_dunder(name))
@@ -570,9 +595,7 @@ def unusual_in(node: ast.AST, own: Collection[str]) -> list[str]:
 def is_everyday(name: str, own: Collection[str] = ()) -> bool:
     if is_dunder(name):
         return name in READ
-    if name in everyday():
-        return True
-    return name not in brought_along(free=True) and (name[0] not in "_*" or name in own)
+    return name in everyday() or (name in own and name not in brought_along(free=True))
 
 
 @functools.cache
@@ -592,6 +615,13 @@ def everyday() -> frozenset[str]:
         names = getattr(module, "__all__", dir(module))
         found |= {name for name in names if not isinstance(getattr(module, name), types.ModuleType)}
     return frozenset(name for name in found - EVALUATE if not name.startswith("_"))
+
+
+@functools.cache
+def parts_of_models() -> frozenset[str]:
+    """What the course's models call their layers and settings, which an answer may look at."""
+    files = [path for room in ("models", "nn") for path in (Path(__file__).parents[1] / room).glob("*.py")]
+    return frozenset(name for path in files for name in re.findall(r"self\.([A-Za-z]\w*)", path.read_text("utf-8")))
 
 
 def may_be_a_base(name: str) -> bool:

@@ -39,6 +39,10 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     return ""
 
 
+FROM = re.compile(r"from (coursekit[\w.]*) import (\([^)]*\)|[^\n]*)")
+TO_LOOK_AT = "# to look at, not to learn from"  # behind a line of a given cell
+
+
 def borrowed_in(source: str, released: str) -> list[str]:
     """What an answer takes from the course although the exercise does not give it (``plain.unusual``: in hidden ways).
 
@@ -51,6 +55,7 @@ def borrowed_in(source: str, released: str) -> list[str]:
     """
     given = set(re.findall(r"\w+", released)) - defined_in(source)
     modules = set(re.findall(r"import coursekit[\w.]* as (\w+)", released))
+    imported = {(place, name) for place, some in FROM.findall(released) for name in re.findall(r"\w+", some)}
     nodes = nodes_of(source)
     asked = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     found = [
@@ -61,9 +66,11 @@ def borrowed_in(source: str, released: str) -> list[str]:
     found += ["uses coursekit, whatever of it"] * any(isinstance(n, ast.Name) and n.id == "coursekit" for n in nodes)
     for node in nodes:
         if isinstance(node, ast.Import):
-            found += [f"imports {alias.name}" for alias in node.names if is_course(alias.name)]
+            others = [alias for alias in node.names if f"import {alias.name} as {alias.asname}" not in released]
+            found += [f"imports {alias.name}" for alias in others if is_course(alias.name)]
         elif isinstance(node, ast.ImportFrom) and is_course(node.module or ""):
-            found += [f"imports {alias.name} from {node.module}" for alias in node.names]
+            others = [alias.name for alias in node.names if (node.module, alias.name) not in imported]
+            found += [f"imports {name} from {node.module}" for name in others]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             text = str(node.value).removeprefix("b'")
             found += [f"names {text[:60]!r} in a text"] * is_course(text)
@@ -93,6 +100,8 @@ def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place
     found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
     deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
     found += [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
+    shown = {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
+    found += [f"reads {name}, which is there to be looked at" for name in sorted(shown & builtins_in(source))]
     there, later = (set[str]().union(*map(made_in, some)) for some in ([*given[:place], *stubs], given[place:]))
     waiting = builtins_in(source, functions=True) & later - there - deleted - {*vars(builtins), *imported}
     return found + [f"reads {name}, which a later cell makes" for name in sorted(waiting)]

@@ -19,6 +19,7 @@ from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
 from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
+from coursekit.grading.rules import borrowed_in
 from coursekit.lectures import home
 from tests.grading.answers import self_attention, transformer
 
@@ -214,6 +215,15 @@ FINDS = {
     "from collections import namedtuple": "namedtuple",
     "model.get_buffer('padding').zero_()": "get_buffer",
     "sys.modules": "sys",
+    # of the thirteenth
+    "import operator\nspace = operator.attrgetter('forward.__globals__')(nn.Linear)": "attrgetter",
+    "space = f('forward.__globals__')": "forward.__globals__",
+    "loader.multiprocessing_context.reducer.ForkingPickler.loads(b'')": "ForkingPickler",
+    "loader = g()\nloader.nobody_knows_it": "nobody_knows_it",
+    "class Mine(SiT):\n    def state_dict(self): return {}": "def state_dict",
+    "class Held:\n    def detach(self): return self": "def detach",
+    "kind = (lambda: 1).__class__\nkind(code, {})": "__class__",
+    "x = np.bmat('tensor')": "bmat",
     "o, a, b = range(3)\nlabels = [" + "o, a, b, " * 200 + "]": "many names",
     "h = type(f)(code, {})": "type",
     "try:\n    f()\nexcept* ValueError as e:\n    pass": "TryStar",
@@ -317,15 +327,23 @@ def test_answers_that_share_what_they_carry_are_told():
 
 
 def test_honest_answers_are_not_unusual():
-    """All model answers and right ones in other styles; the one exception uses a function of PyTorch's own."""
-    answers = []
+    """All model answers and right ones in other styles; the one exception uses a function of PyTorch's own.
+
+    Those that borrow from the course are told for that.
+    """
+    read, found = 0, set()
     for path in masters(home()):
+        released = (home() / "exercises" / path.stem / path.name).read_text("utf-8")
+        released = "\n".join(cell.source for cell in nbformat.reads(released, as_version=4).cells)
         cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-        answers += [cell.source for cell in cells if mark_up(cell).get("solution")]
+        answers = [cell.source for cell in cells if mark_up(cell).get("solution")]
         right = importlib.import_module(f"tests.grading.answers.{path.stem[3:]}").RIGHT
         answers += [source for sources in right.values() for source in sources]
-    assert len(answers) > 200
-    assert {name for source in answers for name in unusual(as_python(source))} <= {"_foreach_lerp_"}
+        own = [source for source in map(as_python, answers) if not borrowed_in(source, released)]
+        read += len(own)
+        found |= {name for source in own for name in unusual(source, released)}
+    assert read > 200
+    assert found <= {"_foreach_lerp_"}
 
 
 @pytest.mark.parametrize("module", [self_attention, transformer])

@@ -148,3 +148,23 @@ def test_no_source_is_too_strange(source):
 def test_deep_and_long_sources_are_read_or_given_up():
     for source in ("(" * 5000, "x = " + "-" * 100_000 + "1", "a." * 50_000 + "b", "\0", "x = '\ud800'"):
         assert isinstance(borrowed_in(source, ""), list)
+
+
+def test_what_is_there_to_be_looked_at_is_not_to_be_read():
+    given = [
+        "a = 1\nasked = windows(a)  # to look at, not to learn from",
+        "from x import best  # to look at, not to learn from",
+    ]
+    assert shadowed_in("def f():\n    return g(asked, best, a)", given, [], 2) == [
+        "reads asked, which is there to be looked at",
+        "reads best, which is there to be looked at",
+    ]
+
+
+def test_what_a_given_cell_imports_may_be_imported_again():
+    released = "from coursekit.nn.sampling import (\n    top_k,\n    top_p,\n)\nimport coursekit.nn.attention as course"
+    source = "from coursekit.nn.sampling import top_k\nimport coursekit.nn.attention as course"
+    assert borrowed_in(source, released) == []
+    assert borrowed_in(source.replace("top_k", "next_token"), released) == [
+        "imports next_token from coursekit.nn.sampling"
+    ]
