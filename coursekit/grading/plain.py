@@ -147,7 +147,7 @@ VALUES += [complex, collections.Counter, collections.deque, re.Pattern, re.Match
 OTHERS = words(
     """autograd grad vmap data random enable_grad set_grad_enabled is_grad_enabled autocast rnn lr_scheduler
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
-    initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter Q R S U Vh
+    initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter S U
     NLLLoss MSELoss L1Loss SmoothL1Loss BCELoss BCEWithLogitsLoss HuberLoss Conv1d Conv2d ConvTranspose2d MaxPool2d
     AvgPool2d AdaptiveAvgPool2d BatchNorm2d GRU GRUCell LSTM LSTMCell RNN RNNCell SiLU Softplus LeakyReLU ELU Tanhshrink
     Dropout1d Dropout2d Upsample Unflatten Unfold Fold PixelShuffle ModuleDict ParameterDict RMSprop Adagrad NAdam
@@ -602,6 +602,8 @@ def is_everyday(name: str, own: Collection[str] = ()) -> bool:
 def theirs() -> frozenset[str]:
     """What objects have that an answer is given or makes, in private too."""
     some = [nn.Linear(1, 1), nn.Parameter(torch.ones(1)), torch.optim.SGD([torch.ones(1)]), *VALUES, theirs.__wrapped__]
+    some += [types.GeneratorType, types.MethodType, types.FrameType, types.CodeType, types.TracebackType]
+    some += [types.CoroutineType, AttributeError, NameError, ImportError, StopIteration, SyntaxError, KeyError]
     return frozenset(name for one in some for name in dir(one))
 
 

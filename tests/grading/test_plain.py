@@ -216,6 +216,10 @@ FINDS = {
     "model.get_buffer('padding').zero_()": "get_buffer",
     "sys.modules": "sys",
     # of the thirteenth
+    "gi_frame = f_builtins = None\ndef running(self):\n    return self.gi_frame": "gi_frame",
+    "from tqdm import tqdm\nbar = tqdm([1]).fp\nbar.wrapper_setattr('a', thing)": "wrapper_setattr",
+    "tools = np.random.default_rng().normal.func_globals": "func_globals",
+    "kind = (0).__class__.__class__": "__class__",
     "import operator\nspace = operator.attrgetter('forward.__globals__')(nn.Linear)": "attrgetter",
     "space = f('forward.__globals__')": "forward.__globals__",
     "loader.multiprocessing_context.reducer.ForkingPickler.loads(b'')": "ForkingPickler",

@@ -614,6 +614,7 @@ mask_words = Part(
     {"places": 6, "what is seen": 5, "any word": 2, "generator": 3},
     mask_cases,
     judge=judge_masking,
+    needs={"any word": ("places", "what is seen"), "generator": ("places", "what is seen")},
 )
 
 
