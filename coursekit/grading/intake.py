@@ -130,7 +130,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         flag_copied_exchange(items, parts, owned)
         found = [[*hand_ins(*about, exercise, reader)] for about in zip(items, parts, owned)]
     sources = [whose.student or part.source for part, whose in zip(parts, owned)]
-    latest_counts([submission for together in found for submission in together])
+    latest_counts(sources, found)
     readable = {source for source, together in zip(sources, found) if not all(s.problem for s in together)}
     for source, together in zip(sources, found):
         together[:] = [s for s in together if not (is_online_text(s.file) and s.problem and source in readable)]
@@ -244,17 +244,19 @@ def item_name(item: Item) -> str:
     return printable("/".join(item.entries[0].place)) if len(item.entries) == 1 else printable(item.part)
 
 
-def latest_counts(found: list[Submission]) -> None:
-    """Of several files of one student the latest readable one is marked; the others say so."""
-    by_student: dict[str, list[Submission]] = {}
-    for submission in found:
-        if submission.student and not submission.problem:
-            by_student.setdefault(submission.student, []).append(submission)
+def latest_counts(sources: list[Any], found: list[list[Submission]]) -> None:
+    """Of several files from one source the latest readable one is marked; the others say so.
+
+    A source is a student, or what is booked for nobody and was handed in by one person: it costs one marking too.
+    """
+    by_source: dict[Any, list[Submission]] = {}
+    for source, together in zip(sources, found):
+        by_source.setdefault(source, []).extend(s for s in together if not s.problem)
     beginning = datetime.min.replace(tzinfo=UTC)
-    for group in by_student.values():
-        *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, by_number(s.file)))
-        for submission in earlier:
-            submission.problem = f"not the latest: {last.file} is marked instead"
+    for group in by_source.values():
+        group.sort(key=lambda s: (s.handed_in or beginning, by_number(s.file)))
+        for submission in group[:-1]:
+            submission.problem = f"not the latest: {group[-1].file} is marked instead"
 
 
 def by_number(file: str) -> list[tuple[int, str]]:
