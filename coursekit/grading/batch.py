@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from coursekit.grading import GradingError, records, sandbox
+from coursekit.grading import GradingError, few, records, sandbox, shortened
 from coursekit.grading.book import Standing, answers_of, book_exercise, book_submission, open_book, standing
 from coursekit.grading.closure import fingerprint
 from coursekit.grading.cluster import marked_by_dask
@@ -49,7 +49,7 @@ class Row:
 
     def fails(self, problem: str) -> None:
         self.status, self.result, self.standing = "not marked", None, None
-        self.submission.problem = problem[:300]
+        self.submission.problem = shortened(problem, 300)
 
 
 @dataclass
@@ -253,7 +253,7 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     """What a person should look at in the code: what it borrows from the course, and what a part forbids."""
     checks = checks_of(marking.exercise)
     code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
-    notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
+    notes = [f"{name} {words}" for name, source in code.items() for words in few(borrowed_in(source, released))]
     cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
     stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
     given: list[str] = []
@@ -264,9 +264,9 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
         else:
             given.append(as_python(cell.source))
     for name, source in code.items():
-        notes += [f"{name} {words}: read it" for words in shadowed_in(source, given, stubs, places[name])]
+        notes += [f"{name} {words}: read it" for words in few(shadowed_in(source, given, stubs, places[name]))]
         if found := unusual(source):
-            shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
+            shown = ", ".join(few([shortened(what, 60) for what in found]))
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
     for found in carried_together(code.values()):
         notes.append(f"the answers have {found} in all: worth a look")
@@ -432,4 +432,4 @@ def write_feedback(marking: Marking) -> None:
             marking.log.wrote(marking.exercise, [path, notebook], student)
             row.notes += row.standing.earlier
         except Exception as error:
-            row.notes.append(f"no feedback could be written: {type(error).__name__}: {error}"[:300])
+            row.notes.append(f"no feedback could be written: {type(error).__name__}: {error}")

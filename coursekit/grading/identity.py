@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from coursekit.grading import GradingError, printable
+from coursekit.grading import GradingError, few, printable, shortened
 
 LONGEST_ID = 80  # bytes of UTF-8
+LONGEST_SHOWN = 120  # characters of a folder's or file's name in a flag
 ROSTER_COLUMNS = "name, email, platform_id"
 MOODLE = re.compile(r"_([0-9]+)_assignsubmission_[a-z]+")
 CANVAS = re.compile(r"_([0-9]+)_[0-9]+_.")
@@ -198,7 +199,7 @@ def identify(parts: Iterable[Part], roster: list[Student]) -> tuple[list[Whose],
             for _, whose in group:
                 whose.student = ""
                 whose.flags.append(sentence)
-    return found, {student: list(dict.fromkeys(sentences)) for student, sentences in doubts.items()}
+    return found, {student: few(list(dict.fromkeys(sentences))) for student, sentences in doubts.items()}
 
 
 def by_itself(part: Part) -> tuple[Whose, list[Student], str]:
@@ -338,8 +339,7 @@ def clean(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    text = printable(text)
-    return f"'{text[:120]}…'" if len(text) > 120 else f"'{text}'"
+    return f"'{shortened(printable(text), LONGEST_SHOWN)}'"
 
 
 # --- the roster ----------------------------------------------------------------------------------------

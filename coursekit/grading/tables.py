@@ -5,6 +5,7 @@ of it begins a formula.
 """
 
 import csv
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.files import write_atomically
-from coursekit.grading import printable
+from coursekit.grading import printable, shortened
 from coursekit.grading.release import CHECK, mark_up
 
 LONGEST = 16_000  # characters, before marks are put in; Excel has room for 32,767 in a cell
+LONGEST_FLAG, LONGEST_WORD = 800, 100  # of a cell that holds several
 SIGNS = "=+@＝＋－＠﹦﹢﹣﹫-"  # begin a formula
 # A German Excel ends a cell at ";", so that one can begin in the middle of ours, or a quotation that swallows the next.
 NEEDS_MARK = re.compile(rf"(^[\s\"]*)(?=[{SIGNS}])|([;|]\s*)(?=[\"{SIGNS}]|$)")
@@ -31,8 +33,25 @@ def as_cell(value: Any) -> str:
     """The text of a cell: numbers as they are, other text on one line, with ``'`` where a formula would begin."""
     if isinstance(value, int | float):
         return f"{value:g}"
-    text = " ".join(printable(str(value)[:LONGEST]).split())
+    text = " ".join(printable(shortened(str(value), LONGEST)).split())
     return NEEDS_MARK.sub(r"\g<0>'", text)
+
+
+def brief(text: str) -> str:
+    """A flag in which no word is so long, and which itself is not so long, that it hides others."""
+    return shortened(
+        re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda long: shortened(long[0], LONGEST_WORD), text), LONGEST_FLAG
+    )
+
+
+def joined(texts: Iterable[str], separator: str) -> str:
+    """Several texts in one cell, each shortened; how many more there are where the cell has no room for them."""
+    short = [brief(printable(text)) for text in texts]
+    ends = list(itertools.accumulate(len(separator) + len(text) for text in short))
+    fit = sum(end < LONGEST - 50 for end in ends)
+    return separator.join(
+        short[:fit] + [f"and {len(short) - fit} more, for which there is no room"] * (fit < len(short))
+    )
 
 
 def write_csv(path: Path, lines: Iterable[Iterable[Any]]) -> None:
@@ -109,8 +128,8 @@ def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
     state = row.status if not result else "waits for a person" if "" in numbers else "marked"
     when = in_zone(s.handed_in, UTC) if s.handed_in else None
     handed_in = f"{when.replace(tzinfo=None).isoformat(' ', 'seconds')} {when.tzname()}" if when else ""
-    flags = "; ".join([*([s.problem] if s.problem else []), *s.flags])
-    details = " | ".join(result["details"]) if result else ""
+    flags = joined([*([s.problem] if s.problem else []), *s.flags], "; ")
+    details = joined(result["details"], " | ") if result else ""
     return [s.student, s.name, s.file, handed_in, state, total, of, *numbers, flags, details]
 
 

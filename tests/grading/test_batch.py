@@ -138,6 +138,19 @@ def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_p
     assert records.verify(out, bytes.fromhex((out / "key").read_text())) == [], "refused before it began"
 
 
+def test_many_flags_of_one_kind_do_not_hide_what_else_there_is(tmp_path):
+    """An attacker floods the cell: with one long name, with many imports, and many libraries."""
+    flood = "if False:\n    import coursekit." + "x" * 16_500 + "\n"
+    flood += "".join(f"    import coursekit.a{i}\n    import lib{i}\n" for i in range(500))
+    source = flood + "max = max\n" + RIGHT
+    batch.grade(NAME, [export(tmp_path / "a.zip", Anna_1=source)], tmp_path / "out", home())
+    (row,) = table(tmp_path / "out")
+    assert "luong_score and 496 more of this kind" in row["flags"]
+    assert "luong_score replaces max: read it" in row["flags"]
+    assert "and 495 more of this kind, which few answers need: worth a look" in row["flags"]
+    assert len(row["flags"]) < 2_000
+
+
 def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):
     source = "import gc, coursekit.nn.attention as mine\nmax = max\n" + RIGHT
     batch.grade(NAME, [export(tmp_path / "a.zip", Anna_1=source)], tmp_path / "out", home())

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from coursekit.grading import printable
 from coursekit.grading.book import Standing
 from coursekit.grading.intake import Submission
-from coursekit.grading.tables import as_cell, in_zone, remove_student, write_csv, write_tables
+from coursekit.grading.tables import (
+    LONGEST,
+    LONGEST_FLAG,
+    as_cell,
+    in_zone,
+    remove_student,
+    write_csv,
+    write_tables,
+)
 
 NASTY = st.text(
     st.one_of(
@@ -87,6 +95,27 @@ def test_what_is_shown_neither_steers_a_terminal_nor_turns_the_text_round(text):
 def test_a_text_of_megabytes_becomes_a_cell_that_excel_can_hold():
     assert len(as_cell(";=" * 10**6)) <= 32_767
     assert len(as_cell(" \x1b" * 10**6)) <= 32_767
+
+
+def test_no_flag_hides_another(tmp_path):
+    flags = [
+        "a imports coursekit." + "x" * 16_500,
+        "'" + "long words " * 2_000 + "'",
+        "add_positions imports coursekit",
+    ]
+    write_tables([row("s1", flags=flags, details=["y" * 20_000, "last"])], tmp_path, "09_x", MASTER, 15)
+    write_tables([row("s1", flags=[f"flag {i:04}" + " z" * 50 for i in range(999)])], tmp_path, "10_y", MASTER, 15)
+    (one,), (many,) = table(tmp_path / "09_x.csv"), table(tmp_path / "10_y.csv")
+    first, second, third = one["flags"].split("; ")
+    assert (first[:20], first[-1], len(first) < 120) == ("a imports coursekit.", "…", True)
+    assert (second[:12], second[-1], len(second)) == ("'long words ", "…", LONGEST_FLAG)
+    assert third == flags[2]
+    assert one["details"] == "y" * 99 + "… | last"
+    *shown, more = many["flags"].split("; ")
+    assert len(shown) > 100
+    assert more == f"and {999 - len(shown)} more, for which there is no room"
+    assert len(many["flags"]) <= LONGEST
+    assert as_cell("x" * 20_000)[-1] == "…"
 
 
 @pytest.mark.parametrize("zone", [None, UTC, timezone(timedelta(hours=14)), timezone(-timedelta(hours=14))])
