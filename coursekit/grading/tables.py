@@ -99,6 +99,7 @@ def write_tables(
     head += [*(name.removeprefix(CHECK) for name in graded), "flags", "details"]
     paths = {kind: out / f"{exercise}{kind}.csv" for kind in ("", "_moodle", "_canvas")}
     write_csv(paths[""], [head, *(marker_line(row, graded, of) for row in rows)])
+    before = numbers_before(paths["_moodle"])
     moodle, canvas = [MOODLE], [[*CANVAS, exercise], ["Points Possible", "", "", "", "", of]]
     for row in rows:
         if not row.standing:
@@ -106,15 +107,25 @@ def write_tables(
         s = (real or {}).get(row.submission.student, row.submission)
         total = "" if row.standing.waiting else row.standing.total
         own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
-        identifier = f"Participant {s.platform_id}" if s.platform_id else ""
-        moodle.append([identifier, s.name, own, total, of, "", ""])
+        number = s.platform_id or before.get(as_cell(s.student), "")
+        own = "" if own == number else own
+        moodle.append([f"Participant {number}" if number else "", s.name, own, total, of, "", ""])
         if total != "":  # an empty cell would wipe what stands there
-            canvas.append([s.name, s.platform_id, own, "", "", total])
+            canvas.append([s.name, number, own, "", "", total])
     if real is not None:  # and so would the order here, next to the marker's table
         moodle[1:], canvas[2:] = sorted(moodle[1:], key=str), sorted(canvas[2:], key=str)
     write_csv(paths["_moodle"], moodle)
     write_csv(paths["_canvas"], canvas)
     return list(paths.values())
+
+
+def numbers_before(path: Path) -> dict[str, str]:
+    """The platform's number of each student in an earlier table: it is not known where a mark stays, but no file."""
+    found = {}
+    for identifier, _, own, *_ in read_rows(path)[1:] if path.exists() else []:
+        number = identifier.removeprefix("Participant ")
+        found[own or number] = number
+    return found
 
 
 def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
@@ -124,7 +135,7 @@ def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
     else:
         points = {CHECK + part["name"]: part["points"] for part in result["parts"]} if result else {}
     numbers = ["" if points.get(name) is None else points[name] for name in graded]
-    total = sum(p for p in points.values() if p is not None) if result else ""
+    total = sum(p for p in points.values() if p is not None) if result or row.standing else ""
     state = row.status if not result else "waits for a person" if "" in numbers else "marked"
     when = in_zone(s.handed_in, UTC) if s.handed_in else None
     handed_in = f"{when.replace(tzinfo=None).isoformat(' ', 'seconds')} {when.tzname()}" if when else ""
