@@ -26,8 +26,18 @@ import coursekit
 from coursekit.files import write_atomically
 from coursekit.grading import GradingError, printable
 from coursekit.grading.book import refuse_triggers
+from coursekit.grading.identity import LONGEST_SHOWN
 from coursekit.grading.intake import Student, Submission
-from coursekit.grading.tables import NAMING, hide_in, remove_student
+from coursekit.grading.tables import (
+    LONGEST_WORD,
+    NAMING,
+    hide_in,
+    keep_identities,
+    read_rows,
+    remove_nobodys,
+    remove_student,
+    spelled,
+)
 
 LONGEST = 300  # characters of a text in the log
 PERSONAL = ("autograded", "feedback", "submitted", "superseded")  # folders with one for each student
@@ -475,15 +485,23 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed += [remove(out, out / kind / name) for kind in PERSONAL for name in ids if (out / kind / name).exists()]
     theirs = {pseudonym(key, name) for name in ids}
     removed += [remove(out, path) for path in results_of(log, out, theirs)]
-    tables, words = set(), {*ids}
+    tables, words, names = set(), {*ids}, {student}
     for path in sorted(out.glob("*.csv")):
         if rows := remove_student(path, ids):
             tables.add(path)
             removed.append(f"{len(rows)} row{'s' * (len(rows) > 1)} of {path.name}")
             words |= {row.get(column, "").removeprefix("Participant ") for row in rows for column in NAMING}
             words |= {number for row in rows for number in re.findall(r"(?<=_)\d+(?=_)", row.get("file", ""))}
+            names |= {row.get(column, "") for row in rows for column in ("name", "Full name", "Student")} - {""}
+    for path in sorted(out.glob("*.csv")):  # what is booked for nobody may bear their name, in any spelling
+        head, *lines = read_rows(path)
+        found = set[str]().union(*(spelled(dict(zip(head, line)), names) for line in lines))
+        words |= found
+        if found and path.name == "identities.csv":
+            count = remove_nobodys(path, names)
+            removed.append(f"{count} row{'s' * (count > 1)} of what is booked for nobody in {path.name}")
     hidden = hiding(dict.fromkeys(words, "…"))
-    for path in sorted(out.glob("*.csv")) if removed else ():
+    for path in sorted(out.glob("*.csv")) if removed or words > ids else ():
         if rows := hide_in(path, hidden):
             tables.add(path)
             removed.append(f"their name in {rows} other row{'s' * (rows > 1)} of {path.name}")
@@ -528,12 +546,13 @@ def expire(out: Path, before: datetime, key: bytes) -> list[str]:
         for student in [student.id for student in book.students if removed and not student.submissions]:
             book.remove_student(student)
             removed.append(f"{printable(student)} in the gradebook")
-            if (out / "identities.csv").exists():
-                remove_student(out / "identities.csv", {student})
             for kind in PERSONAL:
                 with contextlib.suppress(OSError):  # it is not there, or not empty
                     (out / kind / student).rmdir()
             log.add("forgotten", student=student)
+        left = [student.id for student in book.students]
+    if removed and (count := keep_identities(out / "identities.csv", left)):
+        removed.append(f"{count} row{'s' * (count > 1)} of identities.csv")
     if removed:
         overwrite_removed_rows(out)
     return removed
@@ -598,7 +617,8 @@ def without_names(found: list[Submission], key: bytes, roster: Iterable[Student]
 
 def hiding(words: Mapping[str, str]) -> Callable[[str], str]:
     """A function that puts other words into the places of names, in whatever case these are written."""
-    words = {word.casefold(): other for word, other in words.items() if len(word) > 1}
+    lengths = (None, LONGEST_SHOWN - 1, LONGEST_WORD - 1)  # flags show the beginning of what is longer
+    words = {word[:n].casefold(): other for n in lengths for word, other in words.items() if len(word) > 1}
     longest_first = sorted(words, key=len, reverse=True)
     letter = r"[^\W_]"  # in "Anna Schmidt_4711" a name ends at the underscore
     pattern = re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, longest_first))})(?!{letter})", re.IGNORECASE)

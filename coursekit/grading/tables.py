@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.files import write_atomically
-from coursekit.grading import printable, shortened
+from coursekit.grading import identity, printable, shortened
+from coursekit.grading.identity import is_joined, plain_stem, words_of
 from coursekit.grading.release import CHECK, mark_up
 
 LONGEST = 16_000  # characters, before marks are put in; Excel has room for 32,767 in a cell
@@ -26,6 +27,7 @@ MOODLE += ["Last modified (grade)", "Feedback comments"]
 CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
 # columns that hold a student's names and numbers
 NAMING = ["student", "name", "platform_id", "Full name", "Identifier", "Student", "ID"]
+PLATFORMS = (identity.MOODLE, identity.CANVAS)
 IDENTITIES = ["pseudonym", "student", "name", "platform_id", "file"]
 
 
@@ -172,11 +174,42 @@ def remove_student(path: Path, names: set[str]) -> list[dict[str, str]]:
     return [dict(zip(head, row)) for row in theirs]
 
 
+def spelled(line: Mapping[str, str], names: set[str]) -> set[str]:
+    """How a row that is booked for nobody spells one of these names; empty if it does not name them."""
+    place = "" if line.get("student") else line.get("file", "").partition("/")[0]
+    texts = {place, plain_stem(place), *(place[: mark.start()] for p in PLATFORMS if (mark := p.search(place)))}
+    texts |= set() if line.get("student") else {line.get("name", "")}
+    return {text for text in texts for name in names if is_joined("".join(words_of(text)), words_of(name))}
+
+
+def remove_nobodys(path: Path, names: set[str]) -> int:
+    """Take out of ``identities.csv`` what is booked for nobody and bears one of these names; return how many rows."""
+    head, *rows = read_rows(path)
+    kept = [row for row in rows if not spelled(dict(zip(head, row)), names)]
+    if kept != rows:
+        write_rows(path, [head, *kept])
+    return len(rows) - len(kept)
+
+
+def keep_identities(path: Path, names: Iterable[str]) -> int:
+    """Take all but these, and those in the markers' tables beside it, out of ``identities.csv``; return how many."""
+    if not path.exists():
+        return 0
+    head, *rows = read_rows(path)
+    there = {cell for table in path.parent.glob("[0-9][0-9]_*.csv") for row in read_rows(table) for cell in row[:3]}
+    kept = [row for row in rows if row and row[0] in {*names, *there}]
+    write_rows(path, [head, *kept])
+    return len(rows) - len(kept)
+
+
 def hide_in(path: Path, hidden: Callable[[str], str]) -> int:
     """Put names out of sight where other rows of the marker's table quote them; return in how many."""
     head, *rows = read_rows(path)
-    quoting = [head.index(column) for column in ("file", "flags") if column in head]
-    changed = [[hidden(cell) if n in quoting else cell for n, cell in enumerate(row)] for row in rows]
+    changed = []
+    for row in rows:
+        line = dict(zip(head, row))
+        quoting = ("file", "flags") if line.get("student") else ("file", "flags", "name")
+        changed.append([hidden(cell) if column in quoting else cell for column, cell in line.items()])
     if changed != rows:
         write_rows(path, [head, *changed])
     return sum(new != old for new, old in zip(changed, rows))

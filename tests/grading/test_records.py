@@ -471,6 +471,54 @@ def test_a_forgotten_student_is_not_quoted_in_other_rows(out):
     assert "its folder says …, and whoever made it made one for s2 and …: the number …, not 47110" in left
 
 
+def booked_for_nobody(name, **more):
+    place = f"{name}_4713_assignsubmission_file_/x.ipynb"
+    submission = Submission(place, name=name, platform_id="4713", **more)
+    return SimpleNamespace(submission=submission, status="not marked", result=None, standing=None)
+
+
+@pytest.mark.parametrize("spelling", ["Anna Schmidt", "SCHMIDT Anna", "annaschmidt"])
+def test_a_forgotten_name_is_not_left_in_rows_that_are_nobodys(out, spelling):
+    flag = f"'{spelling}_4713_assignsubmission_file_' could be s1 or s9"
+    rows = [booked_for_nobody(spelling, flags=[flag]), booked_for_nobody("Zoe Stranger")]
+    rows.append(booked_for_nobody("Anna Schmidt"))
+    rows[2].submission.student = "s9"  # of the same name, and not forgotten
+    write_tables(rows, out, "10_y", MASTER, 15)
+    assert "their name in 2 other rows of 10_y.csv" in forget(out, "s1", KEY)
+    left = (out / "10_y.csv").read_text()
+    assert spelling not in left.replace("s9,Anna Schmidt", "")
+    assert "s9,Anna Schmidt" in left
+    forget(out, "Stranger Zoe", KEY)
+    assert "Stranger" not in (out / "10_y.csv").read_text()
+
+
+def test_whoever_stands_in_the_identities_alone_is_forgotten_and_expires(new):
+    CLASS["student-0123456789ab"] = ("", 8)
+    try:
+        rows = mark(new, only=["student-0123456789ab"])
+    finally:
+        del CLASS["student-0123456789ab"]
+    real = {
+        "student-0123456789ab": Submission("Anna/x.ipynb", student="s1", name="Anna Schmidt"),
+        "student-000000000001": booked_for_nobody("Schmidt Anna").submission,
+        "student-000000000002": booked_for_nobody("Zoe Stranger").submission,
+        "student-000000000003": Submission("Tom Plain.ipynb"),
+        "student-000000000004": Submission("", student="s4", name="Dora Absent"),
+    }
+    absent = SimpleNamespace(
+        submission=Submission("", student="student-000000000004"), status="-", result=None, standing=None
+    )
+    write_tables([*rows, absent], new, "09_x", MASTER, 15, real)
+    assert "1 row of what is booked for nobody in identities.csv" in forget(new, "Zoe Stranger", KEY)
+    assert forget(new, "tom plain", KEY)
+    left = (new / "identities.csv").read_text()
+    assert ["Zoe" in left, "Tom" in left, "Anna" in left, "Dora" in left] == [False, False, True, True]
+    forget(new, "s1", KEY)
+    assert "Anna" not in (new / "identities.csv").read_text()
+    assert "1 row of identities.csv" in expire(new, datetime.now(UTC) + timedelta(days=1), KEY)
+    assert (new / "identities.csv").read_text().split() == ["pseudonym,student,name,platform_id,file"]
+
+
 @pytest.mark.parametrize("student", ["", ".", "..", "../s1", "/", "s1/..", "x\x1b", "09_x", "*"])
 def test_forgetting_nobody_removes_nothing(out, student):
     before = everything(out)
