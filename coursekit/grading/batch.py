@@ -172,6 +172,8 @@ def changed_by_hand(log: records.Log, out: Path, key: bytes) -> list[str]:
         return []  # nothing was marked here yet, or by an edition that kept no log
     problems = records.verify(out, key, people=False) if (out / "gradebook.db").is_file() else log.problems
     log.add("verified", problems=len(problems))
+    if lost := log.lost(out):
+        log.add("lost", digests=sorted(lost))  # it is said once: whoever wants all marked again takes them away
     return problems
 
 

@@ -201,6 +201,11 @@ class Log:
             for at in gone:
                 del self.known[at]
             return
+        if event["event"] == "lost":
+            for known in self.known.values():
+                if known.get("digest") in event["digests"]:
+                    known["digest"] = ""
+            return
         about = self.known.setdefault((exercise, student), {"files": {}})
         if "points" in event or "by_hand" in event:
             about["stale"] = self.known.setdefault((exercise, ""), {"files": {}})["stale"] = True
@@ -273,6 +278,15 @@ class Log:
         hashes = {name_of(path, student): sha256(path) for path in files}
         if known.get("stale") or hashes.items() - known["files"].items():
             self.add("wrote", exercise, student, files=hashes)
+
+    def lost(self, out: Path) -> dict[str, str]:
+        """The files of results that are gone, by what decided them."""
+        found = {}
+        for (exercise, student), about in self.known.items():
+            path = out / "results" / exercise / f"{about.get('digest')}.json"
+            if student and about.get("digest") and not path.is_file():
+                found[about["digest"]] = f"results/{exercise}/{path.name}"
+        return found
 
     def put_aside(self, exercise: str, student: str) -> None:
         """Note that a student's feedback was moved to ``superseded/``."""
@@ -367,6 +381,7 @@ def verify(out: Path, key: bytes, people: bool = True) -> list[str]:
             read_result(path, key)
         except Edited as error:
             problems.append(f"{error}; the next marking decides anew")
+    problems += [f"{path} is gone; the next marking decides anew" for path in log.lost(out).values()]
     with gradebook(out) as book:
         grades, others = in_book(book), beside_points(book)
     names = {pseudonym(key, student): student for _, student in grades}
@@ -451,7 +466,8 @@ def in_files(log: Log, out: Path, names: dict[str, str]) -> list[str]:
         if about.get("stale") and about["files"]:
             whose = f"the feedback of {printable(student)}" if name else "the tables"
             problems.append(f"{exercise}: {whose} may be older than the points; mark again to write them anew")
-    pages = [path for kind in ("feedback", "superseded") for path in out.glob(f"{kind}/*/*/*.html")]
+    paths = [path for kind in ("feedback", "superseded") for path in (out / kind).rglob("*")]
+    pages = [path for path in paths if path.is_symlink() or not path.is_dir()]
     tables = out.glob("[0-9][0-9]_*.csv")  # which somebody could take for an exercise's
     strange = sorted({*pages, *tables} - right)
     return problems + [f"{path.relative_to(out)} was not written by a marking" for path in strange]

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.grading import GradingError, records
+from coursekit.grading.batch import changed_by_hand
 from coursekit.grading.book import book_exercise, book_submission, open_book, standing
 from coursekit.grading.feedback import page
 from coursekit.grading.intake import Student, Submission
@@ -372,9 +373,41 @@ def test_changed_files_are_noticed(out):
     ]
 
 
+def test_a_result_that_is_gone_is_noticed_until_a_marking_knows(out):
+    gone = next((out / "results" / "09_x").iterdir())
+    gone.unlink()
+    assert verify(out, KEY) == [f"results/09_x/{gone.name} is gone; the next marking decides anew"]
+    changed_by_hand(Log(out, KEY), out, KEY)
+    assert verify(out, KEY) == []
+    mark(out)
+    assert verify(out, KEY) == []
+    gone.unlink()
+    assert len(verify(out, KEY)) == 1
+    forget(out, "s1", KEY), forget(out, "s2", KEY), forget(out, "s3", KEY)
+    assert verify(out, KEY) == []
+
+
+def test_files_beside_the_feedback_are_noticed(out):
+    page = out / "feedback/s1/09_x/09_x.html"
+    for path in ("feedback/s1/09_x.html", "feedback/index.html", "feedback/s1/09_x/a/b.txt", "superseded/s1/x.html"):
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, out / path)
+    (out / "feedback/s2/09_x/09_x.html").rename(out / "elsewhere.html")
+    (out / "feedback/s2/09_x/link.html").symlink_to(out / "elsewhere.html")
+    assert sorted(verify(out, KEY)) == [
+        "feedback/index.html was not written by a marking",
+        "feedback/s1/09_x.html was not written by a marking",
+        "feedback/s1/09_x/a/b.txt was not written by a marking",
+        "feedback/s2/09_x/09_x.html is gone",
+        "feedback/s2/09_x/link.html was not written by a marking",
+        "superseded/s1/x.html was not written by a marking",
+    ]
+
+
 def test_tables_older_than_the_points_are_noticed(out):
     """The machine stopped after booking, before the tables were written."""
-    Log(out, KEY).add("booked", "09_x", "s1", points={"check-sum": 8.0, "why": None}, digest="new")
+    known = Log(out, KEY).of("09_x", "s1")["digest"]
+    Log(out, KEY).add("booked", "09_x", "s1", points={"check-sum": 8.0, "why": None}, digest=known)
     assert verify(out, KEY) == [
         "09_x: the tables may be older than the points; mark again to write them anew",
         "09_x: the feedback of s1 may be older than the points; mark again to write them anew",
