@@ -8,6 +8,7 @@ import csv
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,8 @@ def as_cell(value: Any) -> str:
 
 def brief(text: str) -> str:
     """A flag in which no word is so long, and which itself is not so long, that it hides others."""
-    return shortened(
-        re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda long: shortened(long[0], LONGEST_WORD), text), LONGEST_FLAG
-    )
+    short = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: shortened(word[0], LONGEST_WORD), text)
+    return shortened(short, LONGEST_FLAG)
 
 
 def joined(texts: Iterable[str], separator: str) -> str:
@@ -51,9 +51,8 @@ def joined(texts: Iterable[str], separator: str) -> str:
     short = [brief(printable(text)) for text in texts]
     ends = list(itertools.accumulate(len(separator) + len(text) for text in short))
     fit = sum(end < LONGEST - 50 for end in ends)
-    return separator.join(
-        short[:fit] + [f"and {len(short) - fit} more, for which there is no room"] * (fit < len(short))
-    )
+    more = [f"and {len(short) - fit} more, for which there is no room"] * (fit < len(short))
+    return separator.join(short[:fit] + more)
 
 
 def write_csv(path: Path, lines: Iterable[Iterable[Any]]) -> None:
@@ -101,7 +100,7 @@ def write_tables(
     head += [*(name.removeprefix(CHECK) for name in graded), "flags", "details"]
     paths = {kind: out / f"{exercise}{kind}.csv" for kind in ("", "_moodle", "_canvas")}
     write_csv(paths[""], [head, *(marker_line(row, graded, of) for row in rows)])
-    before = numbers_before(paths["_moodle"])
+    before = known_before(paths["_moodle"])
     moodle, canvas = [MOODLE], [[*CANVAS, exercise], ["Points Possible", "", "", "", "", of]]
     for row in rows:
         if not row.standing:
@@ -109,11 +108,12 @@ def write_tables(
         s = (real or {}).get(row.submission.student, row.submission)
         total = "" if row.standing.waiting else row.standing.total
         own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
-        number = s.platform_id or before.get(as_cell(s.student), "")
+        number, name = before.get(as_cell(s.student), ("", ""))
+        number, name = s.platform_id or number, s.name or name
         own = "" if own == number else own
-        moodle.append([f"Participant {number}" if number else "", s.name, own, total, of, "", ""])
+        moodle.append([f"Participant {number}" if number else "", name, own, total, of, "", ""])
         if total != "":  # an empty cell would wipe what stands there
-            canvas.append([s.name, number, own, "", "", total])
+            canvas.append([name, number, own, "", "", total])
     if real is not None:  # and so would the order here, next to the marker's table
         moodle[1:], canvas[2:] = sorted(moodle[1:], key=str), sorted(canvas[2:], key=str)
     write_csv(paths["_moodle"], moodle)
@@ -121,12 +121,13 @@ def write_tables(
     return list(paths.values())
 
 
-def numbers_before(path: Path) -> dict[str, str]:
-    """The platform's number of each student in an earlier table: it is not known where a mark stays, but no file."""
+def known_before(path: Path) -> dict[str, tuple[str, str]]:
+    """Number and name of each student in an earlier table for Moodle: where no file is left, nothing else says them."""
     found = {}
-    for identifier, _, own, *_ in read_rows(path)[1:] if path.exists() else []:
-        number = identifier.removeprefix("Participant ")
-        found[own or number] = number
+    with suppress(OSError, ValueError, csv.Error):  # there is none, or somebody saved it in their own way
+        for identifier, name, own, *_ in read_rows(path)[1:]:
+            number = identifier.removeprefix("Participant ")
+            found[own or number] = number, name
     return found
 
 

@@ -190,6 +190,20 @@ def test_one_line_for_each_file_and_what_platforms_import(tmp_path):
     ]
 
 
+def test_a_mark_that_stays_keeps_its_number_and_name_for_the_platforms(tmp_path):
+    """Of a student whose hand-in is in doubt only the id is known, without a roster."""
+    rows = [row("4711", name="=Anna", platform_id="4711"), row("s2", name="Bob", platform_id="4712"), row("s3")]
+    write_tables(rows, tmp_path, "09_x", MASTER, 15)
+    before = [(tmp_path / f"09_x_{kind}.csv").read_text() for kind in ("moodle", "canvas")]
+    for _ in range(2):
+        write_tables([row("4711"), row("s2"), row("s3")], tmp_path, "09_x", MASTER, 15)
+        assert [(tmp_path / f"09_x_{kind}.csv").read_text() for kind in ("moodle", "canvas")] == before
+    for rubbish in (b"\xff", b"a\n\n", b""):
+        (tmp_path / "09_x_moodle.csv").write_bytes(rubbish)
+        write_tables(rows, tmp_path, "09_x", MASTER, 15)
+        assert (tmp_path / "09_x_moodle.csv").read_text() == before[0]
+
+
 def test_anonymous_tables_name_students_to_the_platforms_alone(tmp_path):
     real = {
         "p9": Submission("Anna_4711/x.ipynb", student="s1", name="Anna Schmidt", platform_id="4711"),
