@@ -111,6 +111,8 @@ def stoppable() -> Iterator[None]:
 
 def tell(outcome: Any, name: str, out: Path) -> None:
     """What is flagged, how many were marked, and where everything is."""
+    from coursekit.grading.tables import brief
+
     flagged = [row for row in outcome.rows if row.submission.problem or row.submission.flags or not row.result]
     if flagged:
         table = Table("student", "file", "points", "what to look at", title="Flagged", title_justify="left")
@@ -119,7 +121,10 @@ def tell(outcome: Any, name: str, out: Path) -> None:
             words = [s.problem, *s.flags] if row.result or s.problem else [row.status, *s.flags]
             file = Text(printable(s.file), overflow="fold")
             table.add_row(
-                Text(printable(s.name or s.student)), file, points, Text("\n".join(printable(w) for w in words if w))
+                Text(printable(s.name or s.student)),
+                file,
+                points,
+                Text("\n".join(brief(printable(w)) for w in words if w)),
             )
         console.print(table)
     marked = [row for row in outcome.rows if row.result]

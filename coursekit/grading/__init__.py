@@ -10,6 +10,17 @@ class GradingError(Exception):
     """Something a person can mend, said in one line."""
 
 
+def shortened(text: str, most: int) -> str:
+    """At most so many characters of a text; a … takes the place of the others."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def few(texts: list[str], most: int = 5) -> list[str]:
+    """The first of many texts and, if there are more, how many."""
+    rest = len(texts) - most
+    return texts if rest < 1 else [*texts[:most], f"and {rest} more of this kind"]
+
+
 def printable(text: str) -> str:
     """Text from elsewhere, safe to show in a terminal and to write into a file.
 

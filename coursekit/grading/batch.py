@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from coursekit.grading import GradingError, records, sandbox
+from coursekit.grading import GradingError, few, records, sandbox, shortened
 from coursekit.grading.book import Standing, answers_of, book_exercise, book_submission, open_book, standing
 from coursekit.grading.closure import fingerprint
 from coursekit.grading.cluster import marked_by_dask
@@ -32,7 +32,9 @@ from coursekit.grading.notebooks import read_released
 from coursekit.grading.plain import carried_together, unusual
 from coursekit.grading.release import CHECK, checks_of, mark_up
 from coursekit.grading.rules import borrowed_in, forbidden_in, shadowed_in
-from coursekit.grading.tables import write_tables
+from coursekit.grading.tables import IDENTITIES, read_rows, write_tables
+
+HIDDEN_DOUBT = "a file of theirs is in doubt: see identities.csv and the files' names"
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Row:
     """What came of one file (or of a student who handed in nothing)."""
 
     submission: Submission
-    status: str = "marked"  # or "not marked", "nothing handed in", "booked before, no longer handed in"
+    status: str = "marked"  # or "not marked", "nothing handed in", or "booked before, ..."
     notes: list[str] = field(default_factory=list)  # flags for the marker alone
     result: dict[str, Any] | None = None
     standing: Standing | None = None
@@ -49,7 +51,7 @@ class Row:
 
     def fails(self, problem: str) -> None:
         self.status, self.result, self.standing = "not marked", None, None
-        self.submission.problem = problem[:300]
+        self.submission.problem = shortened(problem, 300)
 
 
 @dataclass
@@ -142,7 +144,11 @@ def grade(
             row.notes += collected.doubts.get(row.submission.student, [])
         log = records.Log(out, key)
         edited = changed_by_hand(log, out, key)
+        doubts = collected.doubts
         real = hide_names(rows, key, students) if anonymous else None
+        if real is not None:
+            doubts = {records.pseudonym(key, student): [HIDDEN_DOUBT] for student in doubts}
+            real = known_before(out) | real
         marking = Marking(exercise, master, out, key, private, unsafe, rows, log)
         jobs = jobs_of(marking, due)
         with contextlib.closing(open_book(out)) as marking.book:
@@ -151,7 +157,7 @@ def grade(
             log.add("started", exercise, submissions=len(collected.found), unsafe=unsafe, anonymous=anonymous)
             start(len(jobs))
             again = mark_all(marking, jobs, workers, scheduler, tls, progress)
-            rows += gone(marking, collected.doubts)
+            rows += gone(marking, doubts)
             write_feedback(marking)
         for row in rows:
             row.submission.flags += row.notes
@@ -166,6 +172,8 @@ def changed_by_hand(log: records.Log, out: Path, key: bytes) -> list[str]:
         return []  # nothing was marked here yet, or by an edition that kept no log
     problems = records.verify(out, key, people=False) if (out / "gradebook.db").is_file() else log.problems
     log.add("verified", problems=len(problems))
+    if lost := log.lost(out):
+        log.add("lost", digests=sorted(lost))  # it is said once: whoever wants all marked again takes them away
     return problems
 
 
@@ -189,8 +197,15 @@ def hide_names(rows: list[Row], key: bytes, students: list[Student]) -> dict[str
     real = [row.submission for row in rows]
     for row, hidden in zip(rows, records.without_names(real, key, students)):
         row.submission = hidden
-        row.notes = ["a file of theirs is in doubt: see identities.csv and the files' names"] * bool(row.notes)
+        row.notes = [HIDDEN_DOUBT] * bool(row.notes)
     return {row.submission.student or row.submission.file: s for row, s in zip(rows, real)}
+
+
+def known_before(out: Path) -> dict[str, Submission]:
+    """Who the pseudonyms of earlier markings are."""
+    path = out / "identities.csv"
+    rows = read_rows(path)[1:] if path.exists() else []
+    return {row[0]: Submission(row[4], row[1], row[3], row[2]) for row in rows if len(row) == len(IDENTITIES)}
 
 
 def refuse_other_names(marking: Marking, ids: set[str], anonymous: bool) -> None:
@@ -253,7 +268,7 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     """What a person should look at in the code: what it borrows from the course, and what a part forbids."""
     checks = checks_of(marking.exercise)
     code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
-    notes = [f"{name} {words}" for name, source in code.items() for words in borrowed_in(source, released)]
+    notes = [f"{name} {words}" for name, source in code.items() for words in few(borrowed_in(source, released))]
     cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
     stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
     given: list[str] = []
@@ -264,9 +279,9 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
         else:
             given.append(as_python(cell.source))
     for name, source in code.items():
-        notes += [f"{name} {words}: read it" for words in shadowed_in(source, given, stubs, places[name])]
+        notes += [f"{name} {words}: read it" for words in few(shadowed_in(source, given, stubs, places[name]))]
         if found := unusual(source, released):
-            shown = ", ".join(what[:60] for what in found[:5]) + ", ..." * (len(found) > 5)
+            shown = ", ".join(few([shortened(what, 60) for what in found]))
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
     for found in carried_together(code.values()):
         notes.append(f"the answers have {found} in all: worth a look")
@@ -398,13 +413,25 @@ def absent(students: list[Student], rows: list[Row]) -> list[Row]:
 
 
 def gone(marking: Marking, doubts: dict[str, list[str]]) -> list[Row]:
-    """Students who are booked, but whose hand-in is not there any more; their feedback is put aside."""
-    there = {row.submission.student for row in marking.rows if row.status != "nothing handed in"}
+    """Students who are booked, but whose hand-in is not there any more; their feedback is put aside.
+
+    Where something is there that could be theirs, the earlier mark stays as it was, with feedback and in all tables.
+    """
+    rows = {row.submission.student: row for row in marking.rows}
     found = []
     for submission in marking.book.assignment_submissions(marking.exercise):
         name = submission.student.id
-        if name in there:
+        if name in rows and rows[name].status != "nothing handed in":
             continue
+        if name not in rows:
+            found.append(Row(Submission("", student=name), notes=doubts.get(name, [])))
+        row = rows.get(name) or found[-1]
+        if name in doubts:
+            row.status = "booked before, now in doubt"
+            with contextlib.suppress(Exception):  # somebody took rows out of the gradebook
+                row.standing = standing(marking.book, marking.exercise, name)
+            continue
+        row.status = "booked before, no longer handed in"
         page = marking.out / "feedback" / name / marking.exercise
         if page.is_dir():
             aside = marking.out / "superseded" / name / marking.exercise
@@ -412,8 +439,6 @@ def gone(marking: Marking, doubts: dict[str, list[str]]) -> list[Row]:
             aside.parent.mkdir(parents=True, exist_ok=True)
             page.rename(aside)
             marking.log.put_aside(marking.exercise, name)
-        status = "booked before, no longer handed in"
-        found.append(Row(Submission("", student=name), status=status, notes=doubts.get(name, [])))
     return found
 
 
@@ -432,4 +457,4 @@ def write_feedback(marking: Marking) -> None:
             marking.log.wrote(marking.exercise, [path, notebook], student)
             row.notes += row.standing.earlier
         except Exception as error:
-            row.notes.append(f"no feedback could be written: {type(error).__name__}: {error}"[:300])
+            row.notes.append(f"no feedback could be written: {type(error).__name__}: {error}")

@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from coursekit.grading import GradingError, printable
+from coursekit.grading import GradingError, few, printable, shortened
 
 LONGEST_ID = 80  # bytes of UTF-8
+LONGEST_SHOWN = 120  # characters of a folder's or file's name in a flag
 ROSTER_COLUMNS = "name, email, platform_id"
 MOODLE = re.compile(r"_([0-9]+)_assignsubmission_[a-z]+")
 CANVAS = re.compile(r"_([0-9]+)_[0-9]+_.")
@@ -51,6 +52,7 @@ class Part:
         exercise: the one that nbgrader's exchange wrote down.
         problem: why it can name nobody.
         meant: ids that such a part could mean.
+        origin: equal for those parts with a ``problem`` that come from one person.
     """
 
     text: str
@@ -62,10 +64,13 @@ class Part:
     exercise: str = ""
     problem: str = ""
     meant: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def source(self) -> tuple[str, ...]:
         """Equal for those parts that are one student's by the platform's own way of writing."""
+        if self.problem:
+            return ("in doubt", self.origin or self.text)
         return (self.layout, self.key, self.name) if self.layout != "plain" and self.key else ("plain", self.text)
 
 
@@ -88,9 +93,10 @@ def read_part(text: str, exercise: str, *, folder: bool, platform: str = "") -> 
     if (marks := list(MOODLE.finditer(text))) and not (canvas and platform == "canvas"):
         if len(marks) > 1:
             words = "its name has Moodle's '_NUMBER_assignsubmission_' more than once, so it is not booked"
-            return Part(text, "moodle", problem=words)
+            return Part(text, "moodle", problem=words, origin=text[: marks[0].end(1)])
         if canvas and canvas.start() < marks[0].start():
-            return Part(text, "moodle", problem="its name could be Canvas's or Moodle's, so it is not booked")
+            words = "its name could be Canvas's or Moodle's, so it is not booked"
+            return Part(text, "moodle", problem=words, origin=text[: canvas.end(1)])
         return Part(text, "moodle", marks[0][1], text[: marks[0].start()])
     if folder and (part := nbgraders(text)):
         return part
@@ -193,7 +199,7 @@ def identify(parts: Iterable[Part], roster: list[Student]) -> tuple[list[Whose],
             for _, whose in group:
                 whose.student = ""
                 whose.flags.append(sentence)
-    return found, {student: list(dict.fromkeys(sentences)) for student, sentences in doubts.items()}
+    return found, {student: few(list(dict.fromkeys(sentences))) for student, sentences in doubts.items()}
 
 
 def by_itself(part: Part) -> tuple[Whose, list[Student], str]:
@@ -255,11 +261,14 @@ class Roster:
         return (named[0] if named else None), [], ""
 
     def by_any(self, part: Part) -> tuple[Student | None, list[Student], str]:
-        meant = {s.id: s for s in (*self.by_key[fold(part.key)], *self.by_name[words_of(part.key)])}
-        if len(meant) > 1:
-            could = list(meant.values())
+        could = self.called(part.key)
+        if len(could) > 1:
             return None, could, f"{shown(part.text)} could be {either(could)}, so it is not booked"
-        return next(iter(meant.values()), None), [], ""
+        return next(iter(could), None), [], ""
+
+    def called(self, text: str) -> list[Student]:
+        """Those whose id, e-mail address, part of it before the @, or name it is."""
+        return list({s.id: s for s in (*self.by_key[fold(text)], *self.by_name[words_of(text)])}.values())
 
     def named(self, part: Part) -> list[Student]:
         """Those whose name it is; Canvas writes a name's words without spaces between them."""
@@ -330,8 +339,7 @@ def clean(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    text = printable(text)
-    return f"'{text[:120]}…'" if len(text) > 120 else f"'{text}'"
+    return f"'{shortened(printable(text), LONGEST_SHOWN)}'"
 
 
 # --- the roster ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
@@ -22,7 +22,20 @@ from pathlib import Path
 from typing import Any
 
 from coursekit.grading import GradingError, printable
-from coursekit.grading.identity import Part, Student, Whose, identify, plain_stem, read_part, time_of
+from coursekit.grading.identity import (
+    Part,
+    Roster,
+    Student,
+    Whose,
+    fold,
+    identify,
+    joined_by_and,
+    nbgraders,
+    plain_stem,
+    read_part,
+    shown,
+    time_of,
+)
 from coursekit.grading.notebooks import read_released
 from coursekit.grading.reading import (
     DEEPEST_FOLDER,
@@ -42,11 +55,13 @@ SECONDS = 10  # of CPU for one hand-in
 SECONDS_TO_LIST = 60
 PATIENCE = 6  # times as long may it take on a busy machine, where the child waits
 SECONDS_TO_START = 120
+MOST_FOLDERS = 100  # of one owner in nbgrader's inbound
 MOST_ROWS = 10  # of one hand-in, besides what is marked
 LONGEST_REPLY = 16 * MB
 LONGEST_LIST = 128 * MB
 CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from coursekit.grading.reading import answer_parent as go; go()"
 TWICE = "the zip holds this name more than once: none of them is read"
+NO_ACCOUNT = "user number "  # of an owner without a name on this machine
 NONSENSE = "what came back from reading it makes no sense"
 
 
@@ -130,7 +145,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         flag_copied_exchange(items, parts, owned)
         found = [[*hand_ins(*about, exercise, reader)] for about in zip(items, parts, owned)]
     sources = [whose.student or part.source for part, whose in zip(parts, owned)]
-    latest_counts([submission for together in found for submission in together])
+    latest_counts(sources, found)
     readable = {source for source, together in zip(sources, found) if not all(s.problem for s in together)}
     for source, together in zip(sources, found):
         together[:] = [s for s in together if not (is_online_text(s.file) and s.problem and source in readable)]
@@ -165,30 +180,43 @@ def read_parts(items: list[Item], exercise: str) -> list[Part]:
 
 
 def owners_agree(items: list[Item], parts: list[Part], roster: list[Student]) -> None:
-    """Refuse folders of nbgrader's exchange that somebody else may have made: everybody may write into ``inbound``."""
-    students = {student.id for student in roster} | {part.key for part in parts if part.layout == "nbgrader"}
-    owners: dict[str, set[str]] = {}
-    keys: dict[str, set[str]] = {}
-    for item, part in zip(items, parts):
-        owners.setdefault(part.key, set()).add(item.owner)
-        if part.layout == "nbgrader":
-            keys.setdefault(item.owner, set()).add(part.key)
-    for number, (item, part) in enumerate(zip(items, parts)):
-        words, meant = "", (part.key,)
-        if part.layout != "nbgrader":
-            continue
-        if item.owner in students and item.owner != part.key:
-            words, meant = f"but belongs to {item.owner}", (part.key, item.owner)
-        elif len(owners[part.key]) > 1:
-            words = f"as others do, and they belong to {' and '.join(map(printable, sorted(owners[part.key])))}"
-        elif len(keys) > 1 and len(keys[item.owner]) > 1:  # in a copy, everything has the same owner
-            words = f"and whoever made it made one for {' and '.join(map(printable, sorted(keys[item.owner])))}"
-            meant = tuple(keys[item.owner])
-        elif part.handed_in is None:
+    """Refuse folders of nbgrader's exchange that somebody else made: everybody may write into ``inbound``.
+
+    A folder whose owner has the name that it says counts, whatever others made in that name. Where the owners' names
+    say nothing, one owner has to keep to one name, and one name to one owner.
+    """
+    book = Roster(roster)
+
+    def called(name: str) -> frozenset[str]:
+        return frozenset({s.id for s in book.called(name)} if roster else {fold(name)})
+
+    exchange = [n for n, part in enumerate(parts) if part.layout == "nbgrader"]
+    several = len({items[n].owner for n in exchange}) > 1  # in a copy, everything has the same owner
+    owners, names = defaultdict(set), defaultdict(set)
+    for n in exchange:
+        owners[called(parts[n].key)].add(items[n].owner)
+        names[items[n].owner].add(parts[n].key)
+    rightful = set[str]().union(*(called(items[n].owner) & called(parts[n].key) for n in exchange))
+    by_name = several and bool(rightful or not roster)  # then whoever has an account hands in by its name
+    for n in exchange:
+        owner, part, words, meant = items[n].owner, parts[n], "", (parts[n].key,)
+        known = bool(owner) and not owner.startswith(NO_ACCOUNT)
+        if fold(owner) == fold(part.key) or called(owner) & called(part.key):
+            words = ""
+        elif (known and by_name) or (roster and called(owner)) or (several and called(part.key) & rightful):
+            words, meant = f"but belongs to {printable(owner)}", (part.key, owner)
+        elif len(owners[called(part.key)]) > 1 and called(part.key):
+            others = map(printable, sorted(owners[called(part.key)]))
+            words = f"as others do, and they belong to {' and '.join(others)}"
+        elif several and len(names[owner]) > 1:
+            words = f"and whoever made it made one for {joined_by_and([printable(k) for k in sorted(names[owner])])}"
+            meant = tuple(names[owner])
+        if not words and part.handed_in is None:
             words = "at a time that cannot be"
         if words:
             problem = f"its folder says {printable(part.key)}, {words}, so it is not booked"
-            parts[number] = Part(part.text, "nbgrader", problem=problem, meant=meant)
+            origin = f"made by {owner}" if several else ""
+            parts[n] = Part(part.text, "nbgrader", problem=problem, meant=meant, origin=origin)
 
 
 def flag_copied_exchange(items: list[Item], parts: list[Part], owned: list[Whose]) -> None:
@@ -244,17 +272,19 @@ def item_name(item: Item) -> str:
     return printable("/".join(item.entries[0].place)) if len(item.entries) == 1 else printable(item.part)
 
 
-def latest_counts(found: list[Submission]) -> None:
-    """Of several files of one student the latest readable one is marked; the others say so."""
-    by_student: dict[str, list[Submission]] = {}
-    for submission in found:
-        if submission.student and not submission.problem:
-            by_student.setdefault(submission.student, []).append(submission)
+def latest_counts(sources: list[Any], found: list[list[Submission]]) -> None:
+    """Of several files from one source the latest readable one is marked; the others say so.
+
+    A source is a student, or what is booked for nobody and was handed in by one person: it costs one marking too.
+    """
+    by_source: dict[Any, list[Submission]] = {}
+    for source, together in zip(sources, found):
+        by_source.setdefault(source, []).extend(s for s in together if not s.problem)
     beginning = datetime.min.replace(tzinfo=UTC)
-    for group in by_student.values():
-        *earlier, last = sorted(group, key=lambda s: (s.handed_in or beginning, by_number(s.file)))
-        for submission in earlier:
-            submission.problem = f"not the latest: {last.file} is marked instead"
+    for group in by_source.values():
+        group.sort(key=lambda s: (s.handed_in or beginning, by_number(s.file)))
+        for submission in group[:-1]:
+            submission.problem = f"not the latest: {group[-1].file} is marked instead"
 
 
 def by_number(file: str) -> list[tuple[int, str]]:
@@ -272,7 +302,7 @@ def items_in(path: Path, exercise: str, reader: "Child") -> list[Item]:
     """The outermost folders and files of what the marker names."""
     refuse_unopenable(path)
     if path.is_dir():
-        return folder_items(path)
+        return folder_items(path, exercise)
     if path.suffix.lower() == ".zip":
         return zip_items(path, reader)
     place, folder = (path.name,), False
@@ -300,18 +330,54 @@ def refuse_unopenable(path: Path) -> None:
         raise GradingError(f"cannot open {path}: {error.strerror or error}") from None
 
 
-def folder_items(path: Path) -> list[Item]:
+def folder_items(path: Path, exercise: str) -> list[Item]:
     names = sorted(name for name in os.listdir(path) if not litter((name,)))
+    if path.resolve().name == "inbound" and (found := {n: p for n in names if (p := exchanged(path / n))}):
+        return exchange_items(path, names, found, exercise)
     if len(names) > MOST_ENTRIES:
         raise GradingError(f"{path} holds more than {MOST_ENTRIES} files and folders: name the one that is meant")
-    items = []
-    for name in names:
-        inner = path / name
-        is_folder = inner.is_dir() and not inner.is_symlink()
-        items.append(Item(name, is_folder, list(walk(inner, name)), owner_of(inner)))
+    items = [item_at(path / name) for name in names]
     if path.resolve().name == "submitted":
         forget_times(items)  # nbgrader's: copies keep the times that the student's computer gave
     return items
+
+
+def item_at(path: Path) -> Item:
+    is_folder = path.is_dir() and not path.is_symlink()
+    return Item(path.name, is_folder, list(walk(path, path.name)), owner_of(path))
+
+
+def exchanged(path: Path) -> Part | None:
+    """What a folder of nbgrader's exchange says by its name; None for anything else."""
+    part = nbgraders(path.name)
+    return part if part and path.is_dir() and not path.is_symlink() else None
+
+
+def exchange_items(path: Path, names: list[str], found: dict[str, Part], exercise: str) -> list[Item]:
+    """What is in nbgrader's ``inbound``, where everybody may write as much as they like, under any name.
+
+    Args:
+        names: all that is there.
+        found: those of them that are folders of the exchange. Others are left out, in one row.
+    """
+    by_owner = defaultdict(list)
+    for name in found:
+        by_owner[owner_of(path / name)].append(name)
+    if len(by_owner) == 1 and len(found) > MOST_ENTRIES:
+        raise GradingError(f"{path} holds more than {MOST_ENTRIES} folders, all of one owner: take the old ones away")
+    beginning = datetime.min.replace(tzinfo=UTC)
+    kept, left_out = [], []
+    for owner, theirs in by_owner.items():
+        theirs.sort(key=lambda n: (found[n].exercise == exercise, found[n].handed_in or beginning), reverse=True)
+        most = MOST_FOLDERS if len(by_owner) > 1 else MOST_ENTRIES
+        kept += theirs[:most]
+        if rest := len(theirs[most:]):
+            left_out.append(f"not read: the oldest {rest} of {printable(owner)}'s folders, of which {most} are read")
+    if others := [shown(name) for name in names if name not in found]:
+        rule = "nbgrader makes only folders called STUDENT+EXERCISE+TIME here"
+        left_out.append(f"not read, since {rule}: {joined_by_and(others)}")
+    nobodys = [Item("", False, [Entry((path.name,), problem=words)]) for words in left_out]
+    return [*(item_at(path / name) for name in sorted(kept)), *nobodys]
 
 
 def walk(top: Path, name: str) -> Iterator[Entry]:
@@ -347,7 +413,7 @@ def owner_of(path: Path) -> str:
     try:
         return path.owner()
     except KeyError:
-        return f"user number {path.stat().st_uid}"
+        return f"{NO_ACCOUNT}{path.stat().st_uid}"
     except (OSError, NotImplementedError):  # it is gone, or this is Windows
         return ""
 

@@ -26,8 +26,18 @@ import coursekit
 from coursekit.files import write_atomically
 from coursekit.grading import GradingError, printable
 from coursekit.grading.book import refuse_triggers
+from coursekit.grading.identity import LONGEST_SHOWN
 from coursekit.grading.intake import Student, Submission
-from coursekit.grading.tables import NAMING, hide_in, remove_student
+from coursekit.grading.tables import (
+    LONGEST_WORD,
+    NAMING,
+    hide_in,
+    keep_identities,
+    read_rows,
+    remove_nobodys,
+    remove_student,
+    spelled,
+)
 
 LONGEST = 300  # characters of a text in the log
 PERSONAL = ("autograded", "feedback", "submitted", "superseded")  # folders with one for each student
@@ -191,6 +201,11 @@ class Log:
             for at in gone:
                 del self.known[at]
             return
+        if event["event"] == "lost":
+            for known in self.known.values():
+                if known.get("digest") in event["digests"]:
+                    known["digest"] = ""
+            return
         about = self.known.setdefault((exercise, student), {"files": {}})
         if "points" in event or "by_hand" in event:
             about["stale"] = self.known.setdefault((exercise, ""), {"files": {}})["stale"] = True
@@ -263,6 +278,15 @@ class Log:
         hashes = {name_of(path, student): sha256(path) for path in files}
         if known.get("stale") or hashes.items() - known["files"].items():
             self.add("wrote", exercise, student, files=hashes)
+
+    def lost(self, out: Path) -> dict[str, str]:
+        """The files of results that are gone, by what decided them."""
+        found = {}
+        for (exercise, student), about in self.known.items():
+            path = out / "results" / exercise / f"{about.get('digest')}.json"
+            if student and about.get("digest") and not path.is_file():
+                found[about["digest"]] = f"results/{exercise}/{path.name}"
+        return found
 
     def put_aside(self, exercise: str, student: str) -> None:
         """Note that a student's feedback was moved to ``superseded/``."""
@@ -357,6 +381,7 @@ def verify(out: Path, key: bytes, people: bool = True) -> list[str]:
             read_result(path, key)
         except Edited as error:
             problems.append(f"{error}; the next marking decides anew")
+    problems += [f"{path} is gone; the next marking decides anew" for path in log.lost(out).values()]
     with gradebook(out) as book:
         grades, others = in_book(book), beside_points(book)
     names = {pseudonym(key, student): student for _, student in grades}
@@ -441,7 +466,8 @@ def in_files(log: Log, out: Path, names: dict[str, str]) -> list[str]:
         if about.get("stale") and about["files"]:
             whose = f"the feedback of {printable(student)}" if name else "the tables"
             problems.append(f"{exercise}: {whose} may be older than the points; mark again to write them anew")
-    pages = [path for kind in ("feedback", "superseded") for path in out.glob(f"{kind}/*/*/*.html")]
+    paths = [path for kind in ("feedback", "superseded") for path in (out / kind).rglob("*")]
+    pages = [path for path in paths if path.is_symlink() or not path.is_dir()]
     tables = out.glob("[0-9][0-9]_*.csv")  # which somebody could take for an exercise's
     strange = sorted({*pages, *tables} - right)
     return problems + [f"{path.relative_to(out)} was not written by a marking" for path in strange]
@@ -475,15 +501,23 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed += [remove(out, out / kind / name) for kind in PERSONAL for name in ids if (out / kind / name).exists()]
     theirs = {pseudonym(key, name) for name in ids}
     removed += [remove(out, path) for path in results_of(log, out, theirs)]
-    tables, words = set(), {*ids}
+    tables, words, names = set(), {*ids}, {student}
     for path in sorted(out.glob("*.csv")):
         if rows := remove_student(path, ids):
             tables.add(path)
             removed.append(f"{len(rows)} row{'s' * (len(rows) > 1)} of {path.name}")
             words |= {row.get(column, "").removeprefix("Participant ") for row in rows for column in NAMING}
             words |= {number for row in rows for number in re.findall(r"(?<=_)\d+(?=_)", row.get("file", ""))}
+            names |= {row.get(column, "") for row in rows for column in ("name", "Full name", "Student")} - {""}
+    for path in sorted(out.glob("*.csv")):  # what is booked for nobody may bear their name, in any spelling
+        head, *lines = read_rows(path)
+        found = set[str]().union(*(spelled(dict(zip(head, line)), names) for line in lines))
+        words |= found
+        if found and path.name == "identities.csv":
+            count = remove_nobodys(path, names)
+            removed.append(f"{count} row{'s' * (count > 1)} of what is booked for nobody in {path.name}")
     hidden = hiding(dict.fromkeys(words, "…"))
-    for path in sorted(out.glob("*.csv")) if removed else ():
+    for path in sorted(out.glob("*.csv")) if removed or words > ids else ():
         if rows := hide_in(path, hidden):
             tables.add(path)
             removed.append(f"their name in {rows} other row{'s' * (rows > 1)} of {path.name}")
@@ -528,12 +562,13 @@ def expire(out: Path, before: datetime, key: bytes) -> list[str]:
         for student in [student.id for student in book.students if removed and not student.submissions]:
             book.remove_student(student)
             removed.append(f"{printable(student)} in the gradebook")
-            if (out / "identities.csv").exists():
-                remove_student(out / "identities.csv", {student})
             for kind in PERSONAL:
                 with contextlib.suppress(OSError):  # it is not there, or not empty
                     (out / kind / student).rmdir()
             log.add("forgotten", student=student)
+        left = [student.id for student in book.students]
+    if removed and (count := keep_identities(out / "identities.csv", left)):
+        removed.append(f"{count} row{'s' * (count > 1)} of identities.csv")
     if removed:
         overwrite_removed_rows(out)
     return removed
@@ -598,7 +633,8 @@ def without_names(found: list[Submission], key: bytes, roster: Iterable[Student]
 
 def hiding(words: Mapping[str, str]) -> Callable[[str], str]:
     """A function that puts other words into the places of names, in whatever case these are written."""
-    words = {word.casefold(): other for word, other in words.items() if len(word) > 1}
+    lengths = (None, LONGEST_SHOWN - 1, LONGEST_WORD - 1)  # flags show the beginning of what is longer
+    words = {word[:n].casefold(): other for n in lengths for word, other in words.items() if len(word) > 1}
     longest_first = sorted(words, key=len, reverse=True)
     letter = r"[^\W_]"  # in "Anna Schmidt_4711" a name ends at the underscore
     pattern = re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, longest_first))})(?!{letter})", re.IGNORECASE)

@@ -5,17 +5,21 @@ of it begins a formula.
 """
 
 import csv
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 from coursekit.files import write_atomically
-from coursekit.grading import printable
+from coursekit.grading import identity, printable, shortened
+from coursekit.grading.identity import is_joined, plain_stem, words_of
 from coursekit.grading.release import CHECK, mark_up
 
 LONGEST = 16_000  # characters, before marks are put in; Excel has room for 32,767 in a cell
+LONGEST_FLAG, LONGEST_WORD = 800, 100  # of a cell that holds several
 SIGNS = "=+@＝＋－＠﹦﹢﹣﹫-"  # begin a formula
 # A German Excel ends a cell at ";", so that one can begin in the middle of ours, or a quotation that swallows the next.
 NEEDS_MARK = re.compile(rf"(^[\s\"]*)(?=[{SIGNS}])|([;|]\s*)(?=[\"{SIGNS}]|$)")
@@ -24,6 +28,7 @@ MOODLE += ["Last modified (grade)", "Feedback comments"]
 CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
 # columns that hold a student's names and numbers
 NAMING = ["student", "name", "platform_id", "Full name", "Identifier", "Student", "ID"]
+PLATFORMS = (identity.MOODLE, identity.CANVAS)
 IDENTITIES = ["pseudonym", "student", "name", "platform_id", "file"]
 
 
@@ -31,8 +36,23 @@ def as_cell(value: Any) -> str:
     """The text of a cell: numbers as they are, other text on one line, with ``'`` where a formula would begin."""
     if isinstance(value, int | float):
         return f"{value:g}"
-    text = " ".join(printable(str(value)[:LONGEST]).split())
+    text = " ".join(printable(shortened(str(value), LONGEST)).split())
     return NEEDS_MARK.sub(r"\g<0>'", text)
+
+
+def brief(text: str) -> str:
+    """A flag in which no word is so long, and which itself is not so long, that it hides others."""
+    short = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: shortened(word[0], LONGEST_WORD), text)
+    return shortened(short, LONGEST_FLAG)
+
+
+def joined(texts: Iterable[str], separator: str) -> str:
+    """Several texts in one cell, each shortened; how many more there are where the cell has no room for them."""
+    short = [brief(printable(text)) for text in texts]
+    ends = list(itertools.accumulate(len(separator) + len(text) for text in short))
+    fit = sum(end < LONGEST - 50 for end in ends)
+    more = [f"and {len(short) - fit} more, for which there is no room"] * (fit < len(short))
+    return separator.join(short[:fit] + more)
 
 
 def write_csv(path: Path, lines: Iterable[Iterable[Any]]) -> None:
@@ -80,6 +100,7 @@ def write_tables(
     head += [*(name.removeprefix(CHECK) for name in graded), "flags", "details"]
     paths = {kind: out / f"{exercise}{kind}.csv" for kind in ("", "_moodle", "_canvas")}
     write_csv(paths[""], [head, *(marker_line(row, graded, of) for row in rows)])
+    before = known_before(paths["_moodle"])
     moodle, canvas = [MOODLE], [[*CANVAS, exercise], ["Points Possible", "", "", "", "", of]]
     for row in rows:
         if not row.standing:
@@ -87,15 +108,27 @@ def write_tables(
         s = (real or {}).get(row.submission.student, row.submission)
         total = "" if row.standing.waiting else row.standing.total
         own = s.student if s.student != s.platform_id else ""  # without a roster only the platform's number is known
-        identifier = f"Participant {s.platform_id}" if s.platform_id else ""
-        moodle.append([identifier, s.name, own, total, of, "", ""])
+        number, name = before.get(as_cell(s.student), ("", ""))
+        number, name = s.platform_id or number, s.name or name
+        own = "" if own == number else own
+        moodle.append([f"Participant {number}" if number else "", name, own, total, of, "", ""])
         if total != "":  # an empty cell would wipe what stands there
-            canvas.append([s.name, s.platform_id, own, "", "", total])
+            canvas.append([name, number, own, "", "", total])
     if real is not None:  # and so would the order here, next to the marker's table
         moodle[1:], canvas[2:] = sorted(moodle[1:], key=str), sorted(canvas[2:], key=str)
     write_csv(paths["_moodle"], moodle)
     write_csv(paths["_canvas"], canvas)
     return list(paths.values())
+
+
+def known_before(path: Path) -> dict[str, tuple[str, str]]:
+    """Number and name of each student in an earlier table for Moodle: where no file is left, nothing else says them."""
+    found = {}
+    with suppress(OSError, ValueError, csv.Error):  # there is none, or somebody saved it in their own way
+        for identifier, name, own, *_ in read_rows(path)[1:]:
+            number = identifier.removeprefix("Participant ")
+            found[own or number] = number, name
+    return found
 
 
 def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
@@ -105,12 +138,12 @@ def marker_line(row: Any, graded: list[str], of: int) -> list[Any]:
     else:
         points = {CHECK + part["name"]: part["points"] for part in result["parts"]} if result else {}
     numbers = ["" if points.get(name) is None else points[name] for name in graded]
-    total = sum(p for p in points.values() if p is not None) if result else ""
+    total = sum(p for p in points.values() if p is not None) if result or row.standing else ""
     state = row.status if not result else "waits for a person" if "" in numbers else "marked"
     when = in_zone(s.handed_in, UTC) if s.handed_in else None
     handed_in = f"{when.replace(tzinfo=None).isoformat(' ', 'seconds')} {when.tzname()}" if when else ""
-    flags = "; ".join([*([s.problem] if s.problem else []), *s.flags])
-    details = " | ".join(result["details"]) if result else ""
+    flags = joined([*([s.problem] if s.problem else []), *s.flags], "; ")
+    details = joined(result["details"], " | ") if result else ""
     return [s.student, s.name, s.file, handed_in, state, total, of, *numbers, flags, details]
 
 
@@ -142,11 +175,42 @@ def remove_student(path: Path, names: set[str]) -> list[dict[str, str]]:
     return [dict(zip(head, row)) for row in theirs]
 
 
+def spelled(line: Mapping[str, str], names: set[str]) -> set[str]:
+    """How a row that is booked for nobody spells one of these names; empty if it does not name them."""
+    place = "" if line.get("student") else line.get("file", "").partition("/")[0]
+    texts = {place, plain_stem(place), *(place[: mark.start()] for p in PLATFORMS if (mark := p.search(place)))}
+    texts |= set() if line.get("student") else {line.get("name", "")}
+    return {text for text in texts for name in names if is_joined("".join(words_of(text)), words_of(name))}
+
+
+def remove_nobodys(path: Path, names: set[str]) -> int:
+    """Take out of ``identities.csv`` what is booked for nobody and bears one of these names; return how many rows."""
+    head, *rows = read_rows(path)
+    kept = [row for row in rows if not spelled(dict(zip(head, row)), names)]
+    if kept != rows:
+        write_rows(path, [head, *kept])
+    return len(rows) - len(kept)
+
+
+def keep_identities(path: Path, names: Iterable[str]) -> int:
+    """Take all but these, and those in the markers' tables beside it, out of ``identities.csv``; return how many."""
+    if not path.exists():
+        return 0
+    head, *rows = read_rows(path)
+    there = {cell for table in path.parent.glob("[0-9][0-9]_*.csv") for row in read_rows(table) for cell in row[:3]}
+    kept = [row for row in rows if row and row[0] in {*names, *there}]
+    write_rows(path, [head, *kept])
+    return len(rows) - len(kept)
+
+
 def hide_in(path: Path, hidden: Callable[[str], str]) -> int:
     """Put names out of sight where other rows of the marker's table quote them; return in how many."""
     head, *rows = read_rows(path)
-    quoting = [head.index(column) for column in ("file", "flags") if column in head]
-    changed = [[hidden(cell) if n in quoting else cell for n, cell in enumerate(row)] for row in rows]
+    changed = []
+    for row in rows:
+        line = dict(zip(head, row))
+        quoting = ("file", "flags") if line.get("student") else ("file", "flags", "name")
+        changed.append([hidden(cell) if column in quoting else cell for column, cell in line.items()])
     if changed != rows:
         write_rows(path, [head, *changed])
     return sum(new != old for new, old in zip(changed, rows))

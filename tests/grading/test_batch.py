@@ -45,14 +45,38 @@ def test_two_who_could_be_one_are_both_flagged_and_an_earlier_mark_stays(tmp_pat
     second = export(tmp_path / "b.zip", **{"Bob Miller_11": "x = 1", "Bob Miller_12": RIGHT, "Cy_13": RIGHT})
     batch.grade(NAME, [second], out, home(), roster=students)
     rows = table(out)
-    assert not [row for row in rows if row["student"] == "s2" and row["total"]]
-    about_bob = [row for row in rows if "become one student (s2)" in row["flags"]]
-    assert {row["status"] for row in about_bob} == {
-        *("waits for a person", "booked before, no longer handed in", "nothing handed in")
-    }
-    assert table(out, "_moodle") == [], "the platform's marks stay as they are"
+    assert [(row["status"], row["student"], row["total"]) for row in rows if "one student (s2)" in row["flags"]] == [
+        ("waits for a person", "", "0"),
+        ("waits for a person", "", "15"),
+        ("booked before, now in doubt", "s2", "15"),
+    ]
+    assert [row["status"] for row in rows if row["student"] == "s1"] == ["booked before, no longer handed in"]
+    assert [(r["Identifier"], r["ID number"], r["Grade"]) for r in table(out, "_moodle")] == [
+        ("Participant 12", "s2", "15")
+    ], "the platform's marks stay as they are"
+    assert [r["SIS User ID"] for r in table(out, "_canvas")] == ["", "s2"]
+    assert (out / "feedback" / "s2" / NAME / f"{NAME}.html").is_file()
+    assert (out / "superseded" / "s1" / NAME / f"{NAME}.html").is_file()
+    assert records.verify(out, bytes.fromhex((out / "key").read_text())) == []
     with records.gradebook(out) as book:
         assert records.in_book(book)[NAME, "s2"]["check-luong_score"][0] == 15
+
+
+@pytest.mark.parametrize("with_roster", [True, False])
+def test_without_names_an_earlier_mark_stays_too(tmp_path, with_roster):
+    students = roster(tmp_path / "class.csv", "s1,Anna Schmidt,,", "s2,Bob Miller,,") if with_roster else None
+    out = tmp_path / "out"
+    both = {"Anna Schmidt_11": "x = 1", "Bob Miller_12": RIGHT}
+    batch.grade(NAME, [export(tmp_path / "a.zip", **both)], out, home(), roster=students, anonymous=True)
+    taken = "Bob Miller_11" if with_roster else "Eve_12"
+    second = export(tmp_path / "b.zip", **{"Cy_13": "x = 2", taken: "x = 1", "Bob Miller_12": RIGHT})
+    batch.grade(NAME, [second], out, home(), roster=students, anonymous=True)
+    (kept,) = [row for row in table(out) if row["status"] == "booked before, now in doubt"]
+    assert (kept["total"], kept["flags"]) == ("15", batch.HIDDEN_DOUBT)
+    assert records.is_pseudonym(kept["student"])
+    expected = ("Participant 12", "Bob Miller", "s2" if with_roster else "", "15")
+    assert expected in [tuple(list(row.values())[:4]) for row in table(out, "_moodle")]
+    assert (out / "feedback" / kept["student"] / NAME / f"{NAME}.html").is_file()
 
 
 def test_a_number_that_equals_an_id_is_nobodys(tmp_path):
@@ -136,6 +160,19 @@ def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_p
     with pytest.raises(GradingError, match="was marked with --anonymous in"):
         batch.grade(NAME, [given], out, home(), roster=students)
     assert records.verify(out, bytes.fromhex((out / "key").read_text())) == [], "refused before it began"
+
+
+def test_many_flags_of_one_kind_do_not_hide_what_else_there_is(tmp_path):
+    """An attacker floods the cell: with one long name, with many imports, and many libraries."""
+    flood = "if False:\n    import coursekit." + "x" * 9_000 + "\n"
+    flood += "".join(f"    import coursekit.a{i}\n    import lib{i}\n" for i in range(150))
+    source = flood + "max = max\n" + RIGHT
+    batch.grade(NAME, [export(tmp_path / "a.zip", Anna_1=source)], tmp_path / "out", home())
+    (row,) = table(tmp_path / "out")
+    assert "luong_score and 146 more of this kind" in row["flags"]
+    assert "luong_score replaces max: read it" in row["flags"]
+    assert "more of this kind, which few answers need: worth a look" in row["flags"]
+    assert len(row["flags"]) < 2_000
 
 
 def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):

@@ -545,6 +545,86 @@ def test_a_folder_of_the_exchange_that_another_student_made_is_nobodys(tmp_path,
     assert "whoever made it made one for bob and mallory" in three.doubts["bob"][0]
 
 
+def exchange(folder, monkeypatch, *made):
+    """An ``inbound`` with a folder of the exchange, or a file, for each name and owner."""
+    inbound, owners = folder / "inbound", {}
+    for number, (name, owner) in enumerate(made):
+        path = inbound / (f"{name}+{NAME}+2026-11-{number + 1:02} 12:00:00.1 UTC" if name[0] != "." else name[1:])
+        owners[path.name] = owner
+        inbound.mkdir(exist_ok=True, parents=True)
+        if name[0] == ".":
+            path.write_bytes(notebook("a file"))
+        else:
+            path.mkdir()
+            (path / "x.ipynb").write_bytes(notebook(f"by {owner}"))
+    monkeypatch.setattr("coursekit.grading.intake.owner_of", lambda path: owners[path.name])
+    return inbound
+
+
+SCHOOLMATES = [Student("anna"), Student("bob"), Student("s3", "Cy Young", "cy@x.org"), Student("mallory")]
+
+
+@pytest.mark.parametrize("roster", [SCHOOLMATES, []])
+def test_in_the_exchange_nobody_takes_the_place_of_the_rightful_owner(tmp_path, monkeypatch, small_home, roster):
+    honest = [(name, name) for name in ("anna", "bob", "cy")]
+    forged = [(name, "mallory") for name in ("anna", "anna", "bob", "ANNA", "Cy Young", "cy@x.org", "mallory")]
+    files = [(".anna", "mallory"), (".bob.ipynb", "mallory"), (".cy_1_2_x.ipynb", "mallory")]
+    found = submissions([exchange(tmp_path, monkeypatch, *honest, *forged, *files)], NAME, roster, small_home)
+    booked = {one.student: one.answers["f"] for one in found.found if one.student}
+    cy = "s3" if roster else "cy"
+    assert booked == {"anna": "by anna", "bob": "by bob", cy: "by cy", "mallory": "by mallory"}
+    refused = [one for one in found.found if not one.student and "but belongs to mallory" in one.flags[0]]
+    assert len(refused) == 6
+    assert len([one for one in refused if not one.problem]) == 1, "all of them cost one marking"
+    assert {"anna", "bob", "mallory", *(["s3"] if roster else [])} <= set(found.doubts)
+    (others,) = [one for one in found.found if one.file == "inbound"]
+    assert others.problem.endswith("TIME here: 'anna' and 'bob.ipynb' and 'cy_1_2_x.ipynb'")
+
+
+@pytest.mark.parametrize("roster", [SCHOOLMATES, []])
+def test_in_the_exchange_nobody_hands_in_for_one_who_did_not(tmp_path, monkeypatch, small_home, roster):
+    made = [("anna", "mallory"), ("bob", "bob"), ("zoe", "zoe")]
+    found = submissions([exchange(tmp_path, monkeypatch, *made)], NAME, roster, small_home)
+    assert [one.student for one in found.found] == ["", "bob", "" if roster else "zoe"]
+    assert found.found[0].flags == ["its folder says anna, but belongs to mallory, so it is not booked"]
+    assert roster == [] or found.found[2].flags[0] == "not in the roster"
+
+
+def test_accounts_that_are_called_otherwise_or_have_no_name_are_told_by_one_name_each(
+    tmp_path, monkeypatch, small_home
+):
+    made = [("anna", "user number 7"), ("bob", "user number 8"), ("mallory", "user number 9")]
+    for roster in (SCHOOLMATES, []):
+        found = submissions([exchange(tmp_path / f"{len(roster)}", monkeypatch, *made)], NAME, roster, small_home)
+        assert [one.student for one in found.found] == ["anna", "bob", "mallory"]
+    other = [(name, owner.replace("user number ", "u")) for name, owner in [*made, ("bob", "u9")]]
+    found = submissions([exchange(tmp_path / "other", monkeypatch, *other)], NAME, SCHOOLMATES, small_home)
+    assert [one.student for one in found.found] == ["anna", "", "", ""]
+    own = [*other, ("u9", "u9")]  # who hands in by the name of the account changes nothing for others
+    found = submissions([exchange(tmp_path / "own", monkeypatch, *own)], NAME, SCHOOLMATES, small_home)
+    assert [one.student for one in found.found] == ["anna", "", "", "", ""]
+
+
+def test_the_exchange_may_be_full_of_what_one_made(tmp_path, monkeypatch, small_home):
+    monkeypatch.setattr("coursekit.grading.intake.MOST_ENTRIES", 20)
+    monkeypatch.setattr("coursekit.grading.intake.MOST_FOLDERS", 5)
+    made = [("anna", "anna"), *(("mallory", "mallory") for _ in range(25)), ("bob", "bob")]
+    inbound = exchange(tmp_path, monkeypatch, *made, *((f".{n}", "mallory") for n in range(25)))
+    found = submissions([inbound], NAME, [], small_home).found
+    assert [one.student for one in found if not one.problem] == ["anna", "bob", "mallory"]
+    assert len(found) == 1 + 1 + 5 + 2
+    assert [one.problem for one in found if one.file == "inbound"] == [
+        "not read: the oldest 20 of mallory's folders, of which 5 are read",
+        "not read, since nbgrader makes only folders called STUDENT+EXERCISE+TIME here: '0' and '1' and '10' and '11' "
+        "and '12' and 20 others",
+    ]
+    (latest,) = [one for one in found if one.student == "mallory" and not one.problem]
+    assert latest.handed_in.day == 26
+    monkeypatch.setattr("coursekit.grading.intake.owner_of", lambda path: "jovyan")
+    with pytest.raises(GradingError, match="more than 20 folders, all of one owner"):
+        submissions([inbound], NAME, [], small_home)
+
+
 def test_a_file_that_two_platforms_could_have_written_is_the_ones_that_wrote_the_others(tmp_path, small_home):
     """Whoever can choose a file's name could else put each victim's row in doubt, one a file."""
     odd = "adam_815_99_bob_4711_assignsubmission_file.ipynb"

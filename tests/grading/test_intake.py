@@ -597,6 +597,31 @@ def test_a_hand_in_of_many_files_makes_few_rows_and_the_latest_counts(tmp_path):
     assert found[11].problem.startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("part", "roster"),
+    [
+        ("Otto the Great_4713_assignsubmission_file_", [Student("s1", "Anna")]),
+        ("Otto_1_assignsubmission_file_ x_4713_assignsubmission_file_", []),
+        (NAME, []),
+    ],
+)
+def test_of_what_is_nobodys_the_latest_is_marked_too(tmp_path, part, roster):
+    """Otherwise a zip of a thousand notebooks, in a name that is in doubt, would be a thousand markings."""
+    entries = {f"{part}/x.zip": zipped({f"{i:03}.ipynb": TEXT for i in range(30)}), "Anna_2_1_x.ipynb": TEXT}
+    found = [s for s in taken(put(tmp_path, {"e.zip": zipped(entries)}) / "e.zip", roster) if part in s.file]
+    assert {s.student for s in found} == {""}
+    assert [s.file for s in found if not s.problem] == [f"{part}/x.zip/029.ipynb"]
+    assert len(found) == 12
+
+
+def test_files_whose_names_leave_in_doubt_whose_they_are_are_one_hand_in(tmp_path):
+    """In a flat export a student chooses the end of each file's name."""
+    marks = [f"Otto_4713_assignsubmission_file_Bob_{i}_assignsubmission_file_x.ipynb" for i in range(20)]
+    found = taken_from_zip(tmp_path, dict.fromkeys([*marks, "Eve_4714_assignsubmission_file_x.ipynb"], TEXT))
+    assert {s.student for s in found if not s.problem} == {"", "4714"}
+    assert len([s for s in found if not s.problem]) == 2
+
+
 # --- a child that fails --------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.grading import GradingError, records
+from coursekit.grading.batch import changed_by_hand
 from coursekit.grading.book import book_exercise, book_submission, open_book, standing
 from coursekit.grading.feedback import page
 from coursekit.grading.intake import Student, Submission
@@ -372,9 +373,41 @@ def test_changed_files_are_noticed(out):
     ]
 
 
+def test_a_result_that_is_gone_is_noticed_until_a_marking_knows(out):
+    gone = next((out / "results" / "09_x").iterdir())
+    gone.unlink()
+    assert verify(out, KEY) == [f"results/09_x/{gone.name} is gone; the next marking decides anew"]
+    changed_by_hand(Log(out, KEY), out, KEY)
+    assert verify(out, KEY) == []
+    mark(out)
+    assert verify(out, KEY) == []
+    gone.unlink()
+    assert len(verify(out, KEY)) == 1
+    forget(out, "s1", KEY), forget(out, "s2", KEY), forget(out, "s3", KEY)
+    assert verify(out, KEY) == []
+
+
+def test_files_beside_the_feedback_are_noticed(out):
+    page = out / "feedback/s1/09_x/09_x.html"
+    for path in ("feedback/s1/09_x.html", "feedback/index.html", "feedback/s1/09_x/a/b.txt", "superseded/s1/x.html"):
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, out / path)
+    (out / "feedback/s2/09_x/09_x.html").rename(out / "elsewhere.html")
+    (out / "feedback/s2/09_x/link.html").symlink_to(out / "elsewhere.html")
+    assert sorted(verify(out, KEY)) == [
+        "feedback/index.html was not written by a marking",
+        "feedback/s1/09_x.html was not written by a marking",
+        "feedback/s1/09_x/a/b.txt was not written by a marking",
+        "feedback/s2/09_x/09_x.html is gone",
+        "feedback/s2/09_x/link.html was not written by a marking",
+        "superseded/s1/x.html was not written by a marking",
+    ]
+
+
 def test_tables_older_than_the_points_are_noticed(out):
     """The machine stopped after booking, before the tables were written."""
-    Log(out, KEY).add("booked", "09_x", "s1", points={"check-sum": 8.0, "why": None}, digest="new")
+    known = Log(out, KEY).of("09_x", "s1")["digest"]
+    Log(out, KEY).add("booked", "09_x", "s1", points={"check-sum": 8.0, "why": None}, digest=known)
     assert verify(out, KEY) == [
         "09_x: the tables may be older than the points; mark again to write them anew",
         "09_x: the feedback of s1 may be older than the points; mark again to write them anew",
@@ -469,6 +502,54 @@ def test_a_forgotten_student_is_not_quoted_in_other_rows(out):
     left = (out / "10_y.csv").read_text()
     assert not [word for word in ("s1", "Anna", "ANNA") if word in left]
     assert "its folder says …, and whoever made it made one for s2 and …: the number …, not 47110" in left
+
+
+def booked_for_nobody(name, **more):
+    place = f"{name}_4713_assignsubmission_file_/x.ipynb"
+    submission = Submission(place, name=name, platform_id="4713", **more)
+    return SimpleNamespace(submission=submission, status="not marked", result=None, standing=None)
+
+
+@pytest.mark.parametrize("spelling", ["Anna Schmidt", "SCHMIDT Anna", "annaschmidt"])
+def test_a_forgotten_name_is_not_left_in_rows_that_are_nobodys(out, spelling):
+    flag = f"'{spelling}_4713_assignsubmission_file_' could be s1 or s9"
+    rows = [booked_for_nobody(spelling, flags=[flag]), booked_for_nobody("Zoe Stranger")]
+    rows.append(booked_for_nobody("Anna Schmidt"))
+    rows[2].submission.student = "s9"  # of the same name, and not forgotten
+    write_tables(rows, out, "10_y", MASTER, 15)
+    assert "their name in 2 other rows of 10_y.csv" in forget(out, "s1", KEY)
+    left = (out / "10_y.csv").read_text()
+    assert spelling not in left.replace("s9,Anna Schmidt", "")
+    assert "s9,Anna Schmidt" in left
+    forget(out, "Stranger Zoe", KEY)
+    assert "Stranger" not in (out / "10_y.csv").read_text()
+
+
+def test_whoever_stands_in_the_identities_alone_is_forgotten_and_expires(new):
+    CLASS["student-0123456789ab"] = ("", 8)
+    try:
+        rows = mark(new, only=["student-0123456789ab"])
+    finally:
+        del CLASS["student-0123456789ab"]
+    real = {
+        "student-0123456789ab": Submission("Anna/x.ipynb", student="s1", name="Anna Schmidt"),
+        "student-000000000001": booked_for_nobody("Schmidt Anna").submission,
+        "student-000000000002": booked_for_nobody("Zoe Stranger").submission,
+        "student-000000000003": Submission("Tom Plain.ipynb"),
+        "student-000000000004": Submission("", student="s4", name="Dora Absent"),
+    }
+    absent = SimpleNamespace(
+        submission=Submission("", student="student-000000000004"), status="-", result=None, standing=None
+    )
+    write_tables([*rows, absent], new, "09_x", MASTER, 15, real)
+    assert "1 row of what is booked for nobody in identities.csv" in forget(new, "Zoe Stranger", KEY)
+    assert forget(new, "tom plain", KEY)
+    left = (new / "identities.csv").read_text()
+    assert ["Zoe" in left, "Tom" in left, "Anna" in left, "Dora" in left] == [False, False, True, True]
+    forget(new, "s1", KEY)
+    assert "Anna" not in (new / "identities.csv").read_text()
+    assert "1 row of identities.csv" in expire(new, datetime.now(UTC) + timedelta(days=1), KEY)
+    assert (new / "identities.csv").read_text().split() == ["pseudonym,student,name,platform_id,file"]
 
 
 @pytest.mark.parametrize("student", ["", ".", "..", "../s1", "/", "s1/..", "x\x1b", "09_x", "*"])

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from coursekit.grading import printable
 from coursekit.grading.book import Standing
 from coursekit.grading.intake import Submission
-from coursekit.grading.tables import as_cell, in_zone, remove_student, write_csv, write_tables
+from coursekit.grading.tables import (
+    LONGEST,
+    LONGEST_FLAG,
+    as_cell,
+    in_zone,
+    remove_student,
+    write_csv,
+    write_tables,
+)
 
 NASTY = st.text(
     st.one_of(
@@ -89,6 +97,27 @@ def test_a_text_of_megabytes_becomes_a_cell_that_excel_can_hold():
     assert len(as_cell(" \x1b" * 10**6)) <= 32_767
 
 
+def test_no_flag_hides_another(tmp_path):
+    flags = [
+        "a imports coursekit." + "x" * 16_500,
+        "'" + "long words " * 2_000 + "'",
+        "add_positions imports coursekit",
+    ]
+    write_tables([row("s1", flags=flags, details=["y" * 20_000, "last"])], tmp_path, "09_x", MASTER, 15)
+    write_tables([row("s1", flags=[f"flag {i:04}" + " z" * 50 for i in range(999)])], tmp_path, "10_y", MASTER, 15)
+    (one,), (many,) = table(tmp_path / "09_x.csv"), table(tmp_path / "10_y.csv")
+    first, second, third = one["flags"].split("; ")
+    assert (first[:20], first[-1], len(first) < 120) == ("a imports coursekit.", "…", True)
+    assert (second[:12], second[-1], len(second)) == ("'long words ", "…", LONGEST_FLAG)
+    assert third == flags[2]
+    assert one["details"] == "y" * 99 + "… | last"
+    *shown, more = many["flags"].split("; ")
+    assert len(shown) > 100
+    assert more == f"and {999 - len(shown)} more, for which there is no room"
+    assert len(many["flags"]) <= LONGEST
+    assert as_cell("x" * 20_000)[-1] == "…"
+
+
 @pytest.mark.parametrize("zone", [None, UTC, timezone(timedelta(hours=14)), timezone(-timedelta(hours=14))])
 @pytest.mark.parametrize("when", [datetime.min, datetime.max])
 @pytest.mark.parametrize("given_in", [-14, 14])
@@ -159,6 +188,20 @@ def test_one_line_for_each_file_and_what_platforms_import(tmp_path):
         ("Points Possible", "", "", "15"),
         ("Anna Schmidt", "4711", "s1", "10"),
     ]
+
+
+def test_a_mark_that_stays_keeps_its_number_and_name_for_the_platforms(tmp_path):
+    """Of a student whose hand-in is in doubt only the id is known, without a roster."""
+    rows = [row("4711", name="=Anna", platform_id="4711"), row("s2", name="Bob", platform_id="4712"), row("s3")]
+    write_tables(rows, tmp_path, "09_x", MASTER, 15)
+    before = [(tmp_path / f"09_x_{kind}.csv").read_text() for kind in ("moodle", "canvas")]
+    for _ in range(2):
+        write_tables([row("4711"), row("s2"), row("s3")], tmp_path, "09_x", MASTER, 15)
+        assert [(tmp_path / f"09_x_{kind}.csv").read_text() for kind in ("moodle", "canvas")] == before
+    for rubbish in (b"\xff", b"a\n\n", b""):
+        (tmp_path / "09_x_moodle.csv").write_bytes(rubbish)
+        write_tables(rows, tmp_path, "09_x", MASTER, 15)
+        assert (tmp_path / "09_x_moodle.csv").read_text() == before[0]
 
 
 def test_anonymous_tables_name_students_to_the_platforms_alone(tmp_path):
