@@ -41,7 +41,7 @@ class GPTConfig:
     Attributes:
         vocab_size: V.
         d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
-        max_length: largest number of tokens.
+        max_length: largest number of tokens, the context length.
         dropout: in training: on the embeddings, the attention weights and both branches of a block.
         norm_first: True from GPT-2 on: layer norm before each branch, one more at the end, and the layers that write
             to the residual stream begin smaller. False for GPT: layer norm after each residual connection.
@@ -108,15 +108,15 @@ class GPT(Pretrained):
     sees a later one; and the matrix of the embeddings is that of the output too.
 
     Attributes:
-        recompute: set it to True and training keeps only what goes into each block, and computes the rest a second
-            time when the gradient is needed: less memory, a third more work, the same numbers (Chen et al., 2016,
-            arXiv 1604.06174).
+        gradient_checkpointing: set it to True and training keeps only what goes into each block, and computes the
+            rest a second time when the gradient is needed: less memory, a third more work, the same numbers
+            (Chen et al., 2016, arXiv 1604.06174).
     """
 
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = c = config
-        self.recompute = False
+        self.gradient_checkpointing = False
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = LearnedPositions(c.max_length, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
@@ -156,11 +156,11 @@ class GPT(Pretrained):
                 raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
             if start == 0:
                 check_real(mask)
-        at = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
-        x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
-        again = self.recompute and torch.is_grad_enabled()
+        positions = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
+        x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
+        checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            step = partial(checkpoint, block, use_reentrant=False) if again else block
+            step = partial(checkpoint, block, use_reentrant=False) if checkpointed else block
             x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)
         return self.norm(x)
 
@@ -168,8 +168,8 @@ class GPT(Pretrained):
         """Logits (B, T, V) of the token that follows each of ``ids`` (B, T).
 
         Args:
-            mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
-                nothing for the real tokens.
+            mask: the attention mask, (B, S), True where a token is real; None where all are. Padding may stand on
+                either side and changes nothing for the real tokens.
             caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
                 tokens too, S = T + their number. For decoding, without gradients.
 

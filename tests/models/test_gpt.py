@@ -377,8 +377,8 @@ def test_recomputing_gives_the_same_gradients_with_dropout_too():
     model, (ids, mask) = make(dropout=0.25).train(), batch()
     calls, grads = [], []
     model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    for recompute in (False, True):
-        model.recompute = recompute
+    for checkpointed in (False, True):
+        model.gradient_checkpointing = checkpointed
         model.zero_grad()
         torch.manual_seed(0)
         gpt_loss(model, {"ids": ids, "mask": mask})[0].backward()
