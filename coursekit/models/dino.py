@@ -182,6 +182,14 @@ def pair_losses(student: Tensor, targets: Tensor, temperature: float) -> Tensor:
     return losses[:, g, v + (v >= g)]  # without a view and itself
 
 
+def check_views(batch: dict[str, Tensor]) -> None:
+    """Refuse a batch without two global views; only names and shapes are read, so no GPU has to be waited for."""
+    shape = tuple(batch["global"].shape) if "global" in batch else None
+    if shape is None or len(shape) != 5 or shape[1] < 2:
+        found = f"global of shape {shape}" if shape else f"a batch of {', '.join(batch) or 'nothing'}, without global"
+        raise ValueError(f"{found}: must hold at least two global views of each image, (B, 2, C, side, side)")
+
+
 class DINO(nn.Module):
     """A student that learns to say of any view of an image what its teacher says of another; no labels.
 
@@ -233,7 +241,12 @@ class DINO(nn.Module):
         return 1 - (1 - self.config.momentum) * 0.5 * (1 + math.cos(math.pi * done))
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits of a batch: the student's of all views, (B, V, K), and the teacher's of the global ones, (B, G, K)."""
+        """Logits of a batch: the student's of all views, (B, V, K), and the teacher's of the global ones, (B, G, K).
+
+        Raises:
+            ValueError: the batch has no ``global``, or fewer than two global views.
+        """
+        check_views(batch)
         views = [batch[name] for name in ("global", "local") if name in batch]
         with torch.no_grad():
             teacher = self.teacher(views[:1])

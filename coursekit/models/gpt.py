@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_real, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, position_ids
 
@@ -146,6 +146,7 @@ class GPT(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        check_ids(ids)
         start = caches[0].length if caches else 0
         length, most = start + ids.shape[1], self.config.max_length
         if length > most:
@@ -174,7 +175,8 @@ class GPT(Pretrained):
                 tokens too, S = T + their number. For decoding, without gradients.
 
         Raises:
-            ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape.
+            ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
+                ``ids`` are not (B, T), or no whole numbers.
         """
         return F.linear(self.hidden(ids, mask, caches), self.tokens.weight)
 
@@ -190,10 +192,17 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     True at the tokens that are to be learned: False at those of a prompt, which the model then only reads. The first
     token of a text is in no term, since nothing stands before it; so ``max_length + 1`` tokens still fit.
 
+    Raises:
+        ValueError: ``ids`` are not (B, T), or no whole numbers; or ``loss_mask`` has another shape, or is not boolean.
+
     Source: GPT, section 3.1, equation 1.
     """
     ids, mask = batch["ids"], batch.get("mask")
+    check_ids(ids)
     counts = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
+    if counts.shape != ids.shape or counts.dtype != torch.bool:
+        found = f"loss_mask of shape {tuple(counts.shape)}, {counts.dtype}"
+        raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
     counts = counts[:, 1:]  # (B, T - 1)
     if mask is not None:
         counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what the model says at padding

@@ -309,7 +309,7 @@ class Training:
         if not math.isfinite(record["loss"]):
             raise FloatingPointError(
                 f"the loss is {record['loss']} at step {self.step} (gradient norm {record['grad_norm']:.3g}): "
-                "try a lower learning rate, a longer warm-up or a smaller clip"
+                "does a batch hold nan or inf? If not, try a lower learning rate, a longer warm-up or a smaller clip"
             )
         if evaluates:
             record |= self.evaluated()

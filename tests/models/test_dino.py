@@ -458,3 +458,17 @@ def test_it_runs_where_there_is_an_accelerator(where):
 def test_nonsense_is_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         DINOConfig.s16(**changes)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ({"local": torch.zeros(2, 4, 3, 8, 8)}, "a batch of local, without global: must hold at least two global"),
+        ({}, "a batch of nothing, without global: must hold"),
+        ({"global": torch.zeros(2, 1, 3, 16, 16)}, r"global of shape \(2, 1, 3, 16, 16\): must hold at least two"),
+        ({"global": torch.zeros(2, 3, 16, 16)}, r"global of shape \(2, 3, 16, 16\): must hold at least two"),
+    ],
+)
+def test_a_batch_without_two_global_views_is_refused(batch, words):
+    with pytest.raises(ValueError, match=words):
+        dino_loss(make(), batch)

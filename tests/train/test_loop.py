@@ -271,7 +271,7 @@ def test_a_loss_that_is_no_number_is_named_below_the_bar(capsys):
         return squared(model, batch)[0] * math.nan, 8
 
     training = Training(model, diverged, Shuffled(regression(), 8), adamw(model, 0.1), 20)
-    with pytest.raises(FloatingPointError, match="try a lower learning rate"):
+    with pytest.raises(FloatingPointError, match=r"does a batch hold nan or inf\? If not, try a lower learning rate"):
         training.fit()
     assert "Ended by an error after 10 of 20 steps." in "".join(capsys.readouterr())
 
