@@ -90,9 +90,9 @@ def test_the_page_for_readers_says_who_may_import_whom():
 
 
 def where_is() -> list[tuple[str, list[str]]]:
-    """The rows of the table *Where is …?*: the question, and all that its answer names."""
-    _, table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where is …?")
-    rows = re.findall(r"^\| (.+?) \| (.+) \|$", table, re.MULTILINE)[1:]
+    """The rows of the tables *Where is …?*: the question, and all that its answer names."""
+    _, tables = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where is …?")
+    rows = [row for row in re.findall(r"^\| (.+?) \| (.+) \|$", tables, re.MULTILINE) if row != ("question", "answer")]
     return [(question, re.findall(r"`([^`]+)`", answer)) for question, answer in rows]
 
 
