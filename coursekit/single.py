@@ -61,9 +61,12 @@ class Source:
 source = cache(Source)
 
 
-def models() -> list[str]:
-    """Names of the models that can be written into one file."""
-    return sorted({path.stem for path in (ROOT / "coursekit/models").glob("[!_]*.py")} - {"pretrained"})
+@cache
+def models() -> dict[str, str]:
+    """The models that can be written into one file: their names, and the modules that define them."""
+    paths = sorted((ROOT / "coursekit/models").rglob("[!_]*.py"), key=lambda path: path.stem)
+    modules = {path.stem: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths}
+    return {name: module for name, module in modules.items() if module != HUB}
 
 
 def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
@@ -167,7 +170,7 @@ def contents(kept: dict[str, list[ast.stmt]], order: list[str]) -> str:
 
 def opening(model: str, about: str) -> str:
     """The docstring of the model's file with what is said about this one, after its first paragraph."""
-    here = source(f"coursekit.models.{model}")
+    here = source(models()[model])
     first, _, rest = "\n".join(here.lines[: here.opening]).removesuffix('"""').rstrip("\n").partition("\n\n")
     return "\n\n".join(filter(None, [first, about, rest])) + '\n"""\n\nfrom __future__ import annotations'
 
@@ -183,7 +186,7 @@ def single(model: str) -> str:
     """
     if model not in models():
         raise LectureError(f"no model {model!r}; there are: {', '.join(models())}")
-    own = f"coursekit.models.{model}"
+    own = models()[model]
     kept, imports = needed(own)
     order = in_order(own, kept)
     head = HEAD.format(model=model) + (LEFT_OUT if HUB in imported(own) else "")

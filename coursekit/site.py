@@ -40,7 +40,20 @@ PICTURES = {
     "10_time_series": "station-figure",
 }
 # what each page of the reference holds: the rooms of the package that others build on
-ROOMS = ("nn", "text", "data", "train", "models", "decode", "convert", "evaluate", "viz", "grading", "recipes")
+ROOMS = (
+    "nn",
+    "text",
+    "data",
+    "train",
+    "models",
+    "models.rivals",
+    "decode",
+    "convert",
+    "evaluate",
+    "viz",
+    "grading",
+    "recipes",
+)
 # the parts of the README that say how the course is run: a page of the site
 RUN = ("Two commands", "Lectures", "Exercises")
 
@@ -407,7 +420,7 @@ def seeds_table(claims: list[dict[str, Any]]) -> str:
 
 def modules(room: str) -> list[str]:
     """The public modules of a room, by their full names."""
-    folder = files("coursekit") / room
+    folder = files("coursekit").joinpath(*room.split("."))
     stems = sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py"))
     return [f"coursekit.{room}.{stem}" for stem in stems if not stem.startswith("_")]
 

@@ -78,7 +78,7 @@ def test_in_an_interpreter_without_the_package_every_model_computes_the_same_bit
     torch.save(sent, folder / "sent.pt")
     subprocess.run([sys.executable, "-c", ALONE], cwd=folder, check=True)
     for name, (state, measured) in torch.load(folder / "found.pt").items():
-        names = {"torch": torch, **vars(import_module(f"coursekit.models.{name}"))}
+        names = {"torch": torch, **vars(import_module(models()[name]))}
         own_state, own = scope["measure"](names, *sent[name])
         assert list(state) == list(own_state)
         assert all(torch.equal(state[key], own_state[key]) for key in state), name
@@ -113,8 +113,10 @@ def test_ruff_has_nothing_to_say(folder):
 @pytest.mark.parametrize("name", models())
 def test_a_file_has_what_the_model_needs_and_nothing_else(name):
     text = single(name)
-    own = import_module(f"coursekit.models.{name}")
-    others = re.sub(rf"^# --- coursekit/models/{name}\.py -.+?(?=^# --- |\Z)", "", text, flags=re.DOTALL | re.MULTILINE)
+    own = import_module(models()[name])
+    others = re.sub(
+        rf"^# --- coursekit/models/(rivals/)?{name}\.py -.+?(?=^# --- |\Z)", "", text, flags=re.DOTALL | re.MULTILINE
+    )
     words = re.findall(r"\w+", "\n".join(ast.unparse(node) for node in ast.parse(text).body))
     for node in ast.parse(others).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -131,7 +133,7 @@ def test_the_model_comes_first_and_the_docstring_says_what_follows(name):
     sections = re.split(r"^# --- (\S+) -+$", text, flags=re.MULTILINE)[1:]
     told = re.findall(r"^    (coursekit/\S+): ((?:.+|\n {8})+)", docstring, re.MULTILINE)
     assert [path for path, _ in told] == sections[::2]
-    assert told[0][0] == f"coursekit/models/{name}.py"
+    assert told[0][0] == models()[name].replace(".", "/") + ".py"
     for (path, names), code in zip(told, sections[1::2]):
         for one in re.findall(r"\w+", names):
             assert re.search(rf"^(def |class )?{one}\b", code, re.MULTILINE), f"{path} has no {one}"

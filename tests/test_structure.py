@@ -38,7 +38,7 @@ WITHOUT_TORCH = {"viz", "text"}
 MIRRORED = ("nn", "models", "decode", "train")  # rooms in which tests/ROOM/test_FILE.py tests FILE.py, but for these:
 TESTED_IN = {
     "decode/beams": "decode/test_translate",
-    "models/encoder_decoder_forecaster": "models/test_patchtst",
+    "models/rivals/encoder_decoder_forecaster": "models/test_patchtst",
     "models/pretrained": "convert/test_folders",
     "train/bar": "train/test_loop",
     "train/device": "train/test_loop",
@@ -139,9 +139,9 @@ def test_tests_mirror_the_package():
     assert not {room for room in rooms if not list((ROOT / "tests" / room).glob("test_*.py"))}
     untested = set()
     for room in MIRRORED:
-        modules = {path.stem for path in (PACKAGE / room).glob("[!_]*.py")}
-        tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / room).glob("test_*.py")}
-        untested |= {f"{room}/{module}" for module in modules - tests}
+        modules = {path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / room).rglob("[!_]*.py")}
+        tests = {path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests" / room).rglob("test_*.py")}
+        untested |= {module[:-3] for module in modules - {test.replace("test_", "", 1) for test in tests}}
     assert untested == set(TESTED_IN), "write a test that bears the file's name, or say in TESTED_IN which one tests it"
     assert all((ROOT / "tests" / f"{test}.py").exists() for test in TESTED_IN.values())
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from coursekit.data.pretraining import places_of
 from coursekit.models import bert, dino, gpt, mae, nnlm, patchtst, seq2seq, sit, transformer, vit
-from coursekit.models.cnn import CNN, CNNConfig
-from coursekit.models.dlinear import DLinear, DLinearConfig
-from coursekit.models.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
-from coursekit.models.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
+from coursekit.models.rivals.cnn import CNN, CNNConfig
+from coursekit.models.rivals.dlinear import DLinear, DLinearConfig
+from coursekit.models.rivals.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
+from coursekit.models.rivals.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 
 B, T, V = 4, 10, 30
