@@ -1,23 +1,33 @@
 """``coursekit single``: a model with everything that it uses of the package, in one file that needs only torch.
 
 The code is cut out of the package's files, docstrings and comments included: all of the model's own file, and of the
-others what it needs, directly or through others. A file comes after those that it imports, so the model's is the last.
+others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
+as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/demos.py``.
 """
 
 import ast
+import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 
 from coursekit.lectures import LectureError
 
 ROOT = Path(__file__).parents[1]
 HUB = "coursekit.models.pretrained"  # left out: it reads and writes Hugging Face's files, with the room convert
+CHECKS, DEMOS = "coursekit.nn.checks", "coursekit.demos"  # the last two sections
 HEAD = """\
 # Written by `coursekit single {model}`; the files that it is taken from are named below.
 # Copyright (c) 2026 the authors of "Attention, hands on". SPDX-License-Identifier: MIT
 """
 LEFT_OUT = "# Left out: from_pretrained and save_pretrained. load_state_dict takes the weights of the course's model.\n"
+CONTENTS = "The sections of the file, in the order in which they are best read; a line ``# --- PATH`` begins each:"
+RUN = "Run as a program, this file trains a tiny model on made-up data. "
+LOOP = "``Training`` (the training loop, with its schedules)"
+NAMED = r"coursekit[/.](\w+[/.]\w+)|(?<![\w/])(\w+/\w+)\.py"  # modules in docstrings and comments
+MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
 
 Import = tuple[str, str]  # ``from MODULE import WHAT``, or with an empty MODULE ``import WHAT``
 
@@ -51,16 +61,20 @@ class Source:
 source = cache(Source)
 
 
-def models() -> list[str]:
-    """Names of the models that can be written into one file."""
-    return sorted({path.stem for path in (ROOT / "coursekit/models").glob("[!_]*.py")} - {"pretrained"})
+@cache
+def models() -> dict[str, str]:
+    """The models that can be written into one file: their names, and the modules that define them."""
+    paths = sorted((ROOT / "coursekit/models").rglob("[!_]*.py"), key=lambda path: path.stem)
+    modules = {path.stem: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths}
+    return {name: module for name, module in modules.items() if module != HUB}
 
 
 def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
-    """What a module needs, itself included: statements by their modules, and imports of other packages."""
+    """What a module and its demonstration need, themselves included: statements by their modules, and imports."""
     kept: dict[str, list[ast.stmt]] = {}
     meanings: dict[str, ast.stmt | Import] = {}
     waiting = [(module, name) for name in source(module).definitions]
+    waiting += [(DEMOS, name) for name in source(DEMOS).definitions if name == module.rpartition(".")[2]]
     while waiting:
         module, name = waiting.pop()
         here = source(module)
@@ -78,10 +92,38 @@ def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
     return kept, {found for found in meanings.values() if isinstance(found, tuple)}
 
 
-def in_order(module: str) -> list[str]:
-    """The module after all of the package that it imports."""
+def imported(module: str) -> list[str]:
+    """The module after all of the package that it imports, what it imports first coming last."""
     others = [origin for origin, _ in source(module).imports.values() if origin.startswith("coursekit.")]
-    return list(dict.fromkeys([*(name for other in others for name in in_order(other)), module]))
+    return list(dict.fromkeys([*(name for other in reversed(others) for name in imported(other)), module]))
+
+
+def at_once(node: ast.AST) -> Iterator[str]:
+    """The names that Python needs when it reads a definition: base classes, decorators, default values, constants."""
+    parts = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        parts = [*getattr(node, "decorator_list", []), *node.args.defaults, *filter(None, node.args.kw_defaults)]
+    elif isinstance(node, ast.AnnAssign):
+        parts = [node.value] if node.value else []
+    yield from [node.id] if isinstance(node, ast.Name) else (name for part in parts for name in at_once(part))
+
+
+def in_order(own: str, kept: dict[str, list[ast.stmt]]) -> list[str]:
+    """The modules as they are to be read: the model's own first, but for what Python has to know before."""
+    placed: list[str] = []
+
+    def place(module: str) -> None:
+        names = {name for node in kept[module] for name in at_once(node)}
+        for origin, _ in (source(module).imports[name] for name in sorted(names & source(module).imports.keys())):
+            if origin in kept and origin not in placed:
+                place(origin)
+        if module not in placed:
+            placed.append(module)
+
+    read = [module for module in [*reversed(imported(own)), *kept] if module in kept]
+    for module in sorted(read, key=lambda module: (module == DEMOS, module == CHECKS)):
+        place(module)
+    return placed
 
 
 def import_lines(imports: set[Import]) -> str:
@@ -101,8 +143,8 @@ def import_lines(imports: set[Import]) -> str:
 def section(module: str, statements: list[ast.stmt], own: bool) -> str:
     """Statements of one file below its name and, of another than the model's, what its docstring says of them."""
     here = source(module)
-    paragraphs = [] if own else here.docstring.split("\n\n")
-    about = "\n\n".join(text for text in paragraphs if not text.startswith(("Read it", "Call chain")))
+    paragraphs = [] if own or module == DEMOS else here.docstring.split("\n\n")
+    about = "\n\n".join(text for text in paragraphs if not text.startswith("Read it"))
     lines = [f"--- {here.path} ".ljust(118, "-"), *about.splitlines()]
     text, before = "\n".join(f"# {line}".rstrip() for line in lines) + "\n\n\n", None
     for node in sorted(statements, key=lambda node: node.lineno):
@@ -110,6 +152,27 @@ def section(module: str, statements: list[ast.stmt], own: bool) -> str:
         text += ("" if before is None else "\n" if plain else "\n\n\n") + here.cut(node)
         before = node
     return text
+
+
+def contents(kept: dict[str, list[ast.stmt]], order: list[str]) -> str:
+    """The sections of the file with what is defined in each, and what is named in them but not there."""
+    lines = [(RUN if DEMOS in order else "") + CONTENTS, ""]
+    for module in order:
+        names = [name for name, node in source(module).definitions.items() if node in kept[module]]
+        names[-1:] = ["main"] if module == DEMOS else names[-1:]
+        lines.append(f"    {source(module).path}: {', '.join(names)}")
+    text = "\n".join(source(module).docstring + source(module).cut(node) for module in order for node in kept[module])
+    named = {f"coursekit.{a or b}".replace("/", ".") for a, b in re.findall(NAMED, text)} - {*order, HUB}
+    away = [LOOP] * ("Training" in text) + [f"``{name}``" for name in sorted(named)]
+    lines += ["", f"Named below, but only in the course: {', '.join(away)}."] if away else []
+    return "\n".join(fill(line, 116, subsequent_indent=" " * 8 if line.startswith(" ") else "") for line in lines)
+
+
+def opening(model: str, about: str) -> str:
+    """The docstring of the model's file with what is said about this one, after its first paragraph."""
+    here = source(models()[model])
+    first, _, rest = "\n".join(here.lines[: here.opening]).removesuffix('"""').rstrip("\n").partition("\n\n")
+    return "\n\n".join(filter(None, [first, about, rest])) + '\n"""\n\nfrom __future__ import annotations'
 
 
 def single(model: str) -> str:
@@ -123,9 +186,10 @@ def single(model: str) -> str:
     """
     if model not in models():
         raise LectureError(f"no model {model!r}; there are: {', '.join(models())}")
-    own = f"coursekit.models.{model}"
+    own = models()[model]
     kept, imports = needed(own)
-    head = HEAD.format(model=model) + (LEFT_OUT if HUB in in_order(own) else "")
-    sections = [section(module, kept[module], module == own) for module in in_order(own) if module in kept]
-    top = "\n".join(source(own).lines[: source(own).opening])  # its docstring
-    return head + "\n\n".join([top, import_lines(imports), "\n\n\n".join(sections)]) + "\n"
+    order = in_order(own, kept)
+    head = HEAD.format(model=model) + (LEFT_OUT if HUB in imported(own) else "")
+    sections = "\n\n\n".join(section(module, kept[module], module == own) for module in order) + "\n"
+    text = "\n\n".join([head + opening(model, contents(kept, order)), import_lines(imports), sections])
+    return text.replace(f"def {model}() -> None:", "def main() -> None:") + MAIN if DEMOS in order else text

@@ -21,6 +21,7 @@ from typing import Any
 
 from coursekit.files import write_atomically
 from coursekit.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
+from coursekit.single import models, single
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints handouts
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
@@ -39,7 +40,20 @@ PICTURES = {
     "10_time_series": "station-figure",
 }
 # what each page of the reference holds: the rooms of the package that others build on
-ROOMS = ("nn", "text", "data", "train", "models", "decode", "convert", "evaluate", "viz", "grading", "recipes")
+ROOMS = (
+    "nn",
+    "text",
+    "data",
+    "train",
+    "models",
+    "models.rivals",
+    "decode",
+    "convert",
+    "evaluate",
+    "viz",
+    "grading",
+    "recipes",
+)
 # the parts of the README that say how the course is run: a page of the site
 RUN = ("Two commands", "Lectures", "Exercises")
 
@@ -149,7 +163,10 @@ def setup(app: Any) -> dict[str, bool]:
 
 
 def linked(app: Any, page: str, source: list[str]) -> None:
-    """Where the text of a notebook names the README or an exercise, link its page; a download stays as it is."""
+    """Where a notebook names the README or an exercise, link its page, and offer its model in one file.
+
+    A notebook that is downloaded stays as it is.
+    """
     if not page.startswith(("lectures/", "exercises/")):
         return
 
@@ -163,7 +180,16 @@ def linked(app: Any, page: str, source: list[str]) -> None:
             text = "".join(cell["source"])
             text = text.replace("as the README describes", "as [Run it yourself](../run.md#in-colab) describes")
             cell["source"] = re.sub(r"`exercises/(\w+)(?:/\1\.ipynb)?`", exercise, text)
+    if page.startswith("lectures/") and (model := model_of(page)):
+        link = f'<a href="../_static/{model}_single.py" download>The model in one file</a>, with everything it uses'
+        notebook["cells"][0]["source"] += f"\n\n{link}, to read or to run with PyTorch alone."
     source[0] = json.dumps(notebook)
+
+
+def model_of(page: str) -> str | None:
+    """The model that bears a lecture's name, such as ``"gpt"`` of ``"06_gpt"``."""
+    name = page.partition("_")[2]
+    return name if name in models() else None
 
 
 def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: None) -> None:
@@ -226,6 +252,8 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         if note:
             say(note)
             notebook.cells.insert(1, nbformat.v4.new_markdown_cell(f"```{{note}}\n{note}\n```"))
+        if model := model_of(path.stem):
+            (source / "_static" / f"{model}_single.py").write_text(single(model), encoding="utf-8")
         claims = json.loads(read(results / path.stem / "claims.json", "[]"))
         task = home() / "exercises" / path.stem / f"{path.stem}.ipynb"
         if task.exists():
@@ -392,7 +420,7 @@ def seeds_table(claims: list[dict[str, Any]]) -> str:
 
 def modules(room: str) -> list[str]:
     """The public modules of a room, by their full names."""
-    folder = files("coursekit") / room
+    folder = files("coursekit").joinpath(*room.split("."))
     stems = sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".py"))
     return [f"coursekit.{room}.{stem}" for stem in stems if not stem.startswith("_")]
 

@@ -78,7 +78,7 @@ def test_in_an_interpreter_without_the_package_every_model_computes_the_same_bit
     torch.save(sent, folder / "sent.pt")
     subprocess.run([sys.executable, "-c", ALONE], cwd=folder, check=True)
     for name, (state, measured) in torch.load(folder / "found.pt").items():
-        names = {"torch": torch, **vars(import_module(f"coursekit.models.{name}"))}
+        names = {"torch": torch, **vars(import_module(models()[name]))}
         own_state, own = scope["measure"](names, *sent[name])
         assert list(state) == list(own_state)
         assert all(torch.equal(state[key], own_state[key]) for key in state), name
@@ -105,6 +105,7 @@ def test_ruff_has_nothing_to_say(folder):
     """Not even of unused imports, of unknown names, or of the format."""
     for command in (["check"], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", home() / "pyproject.toml", "."]
+        ruff += ["--ignore", "UP037"] * (command == ["check"])  # quotes around annotations, which the package needs
         done = subprocess.run(ruff, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
@@ -112,15 +113,53 @@ def test_ruff_has_nothing_to_say(folder):
 @pytest.mark.parametrize("name", models())
 def test_a_file_has_what_the_model_needs_and_nothing_else(name):
     text = single(name)
-    own = import_module(f"coursekit.models.{name}")
-    above, _, _ = text.partition(f"# --- coursekit/models/{name}.py -")
+    own = import_module(models()[name])
+    others = re.sub(
+        rf"^# --- coursekit/models/(rivals/)?{name}\.py -.+?(?=^# --- |\Z)", "", text, flags=re.DOTALL | re.MULTILINE
+    )
     words = re.findall(r"\w+", "\n".join(ast.unparse(node) for node in ast.parse(text).body))
-    for node in ast.parse(above).body:
+    for node in ast.parse(others).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             assert words.count(node.name) > 1, f"{node.name} is not used"
     for thing in vars(own).values():
         if getattr(thing, "__module__", None) == own.__name__ and hasattr(thing, "__qualname__"):
             assert inspect.getsource(thing).replace("(Pretrained)", "(nn.Module)") in text
+
+
+@pytest.mark.parametrize("name", models())
+def test_the_model_comes_first_and_the_docstring_says_what_follows(name):
+    text = single(name)
+    docstring = ast.get_docstring(ast.parse(text))
+    sections = re.split(r"^# --- (\S+) -+$", text, flags=re.MULTILINE)[1:]
+    told = re.findall(r"^    (coursekit/\S+): ((?:.+|\n {8})+)", docstring, re.MULTILINE)
+    assert [path for path, _ in told] == sections[::2]
+    assert told[0][0] == models()[name].replace(".", "/") + ".py"
+    for (path, names), code in zip(told, sections[1::2]):
+        for one in re.findall(r"\w+", names):
+            assert re.search(rf"^(def |class )?{one}\b", code, re.MULTILINE), f"{path} has no {one}"
+    away = re.findall(
+        r"``coursekit\.(\w+)\.(\w+)``", docstring.partition("only in the course:")[2].partition("\n\n")[0]
+    )
+    known = {*(path.removeprefix("coursekit/") for path, _ in told), *("/".join(names) + ".py" for names in away)}
+    assert {name.removeprefix("coursekit/") for name in re.findall(r"[\w/]+/\w+\.py", text)} <= known | {"demos.py"}
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        ("gpt", "3 5 goes on as 7 9 1 3 5 7 9 1"),
+        ("bert", "blanks in new rows: [4-9]. % right"),
+        ("transformer", "3 4 5 6 7 becomes 7 6 5 4 3"),
+        ("vit", "new images: [6-9]. % right"),
+        ("dino", "no collapse: {'entropy': [1-9]"),
+    ],
+)
+def test_run_as_a_program_a_file_trains_a_tiny_model(folder, name, last):
+    done = subprocess.run([sys.executable, f"{name}_single.py"], cwd=folder, capture_output=True, text=True, check=True)
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
+    assert len(losses) == 5
+    assert losses[-1] < 0.9 * losses[0]
+    assert re.match(last.replace(" %", "%"), done.stdout.splitlines()[-1])
 
 
 def test_the_command_writes_a_new_file(tmp_path, monkeypatch, capsys):

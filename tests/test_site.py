@@ -18,6 +18,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from coursekit import cli, lectures, site
+from coursekit.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz.claims import Claims
 
@@ -52,7 +53,7 @@ PAGES = [
     "run.html",
     "claims.html",
     "lectures/01_sums.html",
-    "lectures/02_looks.html",
+    "lectures/02_vit.html",
     "exercises/01_sums.html",
     "package/text.html",
     "search.html?q=marmalade",
@@ -114,7 +115,7 @@ def write_course(root: Path) -> None:
     (root / "exercises" / "01_sums").mkdir(parents=True)
     task = lecture("Exercise 01 · Sums", [("part", "-", f"Write $f(x)$ in `f`. {COLAB}", [])])
     nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
-    for name, notebook in (("01_sums", sums), ("02_looks", looks)):
+    for name, notebook in (("01_sums", sums), ("02_vit", looks)):
         folder = root / "build" / name
         folder.mkdir(parents=True)
         nbformat.write(notebook, folder / "notebook.ipynb")
@@ -334,7 +335,7 @@ def test_formulas_figures_and_claims_are_there(open_page):
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_widget_answers_and_follows_the_theme(scheme, open_page):
-    page = open_page("site", "lectures/02_looks.html", scheme)
+    page = open_page("site", "lectures/02_vit.html", scheme)
     widget = page.locator(".ck")
     before = widget.locator("[aria-live]").inner_text()
     widget.get_by_role("button", name="Next step").click()
@@ -346,6 +347,14 @@ def test_a_widget_answers_and_follows_the_theme(scheme, open_page):
     assert page.locator("details").get_by_text("Alignment(...)").is_hidden(), "hidden code is folded"
     page.locator("a", has_text="code").click()
     page.wait_for_url("**/_modules/coursekit/text/vocab.html")
+
+
+def test_a_lecture_on_a_model_offers_it_in_one_file(course):
+    pages = course / "build" / "site"
+    assert (pages / "_static" / "vit_single.py").read_text("utf-8") == single("vit")
+    offered = [page.stem for page in pages.glob("lectures/*.html") if "_single.py" in page.read_text("utf-8")]
+    assert offered == ["02_vit"]
+    assert 'href="../_static/vit_single.py"' in (pages / "lectures" / "02_vit.html").read_text("utf-8")
 
 
 @pytest.mark.browser
@@ -522,7 +531,7 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
 
 @pytest.mark.browser
 def test_a_widget_on_a_slide_answers(open_page):
-    page = open_page("slides", "02_looks.html")
+    page = open_page("slides", "02_vit.html")
     page.wait_for_function("Reveal.isReady()")
     page.keyboard.press("ArrowRight")
     widget = page.locator(".ck")
@@ -550,7 +559,7 @@ def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
     [
         (["site", "--out", "notebooks"], "notebooks is no site and not empty: name a new folder"),
         (["site", "--lectures", "exercises"], "no lecture was executed into exercises: coursekit run --all"),
-        (["slides", "3"], "no lecture '3'; there are: 01_sums, 02_looks"),
+        (["slides", "3"], "no lecture '3'; there are: 01_sums, 02_vit"),
         (
             ["slides", "1", "--lectures", "exercises"],
             "01_sums is not executed yet: coursekit run 01 (make run LECTURE=01)",
@@ -584,14 +593,14 @@ def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):
     notebook = nbformat.read(old, as_version=4)
     notebook.cells[1].source = "Another text."
     nbformat.write(notebook, old)
-    (results / "02_looks" / "notebook.ipynb").unlink()
+    (results / "02_vit" / "notebook.ipynb").unlink()
     said = []
     site.stage(results, tmp_path / "source", said.append)
     assert said == [
         "01_sums has changed since it was executed: coursekit run 01",
-        "02_looks is not executed yet, so its page has no outputs: coursekit run 02",
+        "02_vit is not executed yet, so its page has no outputs: coursekit run 02",
     ]
-    assert said[1] in (tmp_path / "source" / "lectures" / "02_looks.ipynb").read_text(encoding="utf-8")
+    assert said[1] in (tmp_path / "source" / "lectures" / "02_vit.ipynb").read_text(encoding="utf-8")
     last = next(cell for cell in notebook.cells if cell.id == "claims")
     last.execution_count = None
     nbformat.write(notebook, old)

@@ -38,7 +38,7 @@ WITHOUT_TORCH = {"viz", "text"}
 MIRRORED = ("nn", "models", "decode", "train")  # rooms in which tests/ROOM/test_FILE.py tests FILE.py, but for these:
 TESTED_IN = {
     "decode/beams": "decode/test_translate",
-    "models/encoder_decoder_forecaster": "models/test_patchtst",
+    "models/rivals/encoder_decoder_forecaster": "models/test_patchtst",
     "models/pretrained": "convert/test_folders",
     "train/bar": "train/test_loop",
     "train/device": "train/test_loop",
@@ -90,9 +90,9 @@ def test_the_page_for_readers_says_who_may_import_whom():
 
 
 def where_is() -> list[tuple[str, list[str]]]:
-    """The rows of the table *Where is …?*: the question, and all that its answer names."""
-    _, table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where is …?")
-    rows = re.findall(r"^\| (.+?) \| (.+) \|$", table, re.MULTILINE)[1:]
+    """The rows of the tables *Where is …?*: the question, and all that its answer names."""
+    _, tables = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Where is …?")
+    rows = [row for row in re.findall(r"^\| (.+?) \| (.+) \|$", tables, re.MULTILINE) if row != ("question", "answer")]
     return [(question, re.findall(r"`([^`]+)`", answer)) for question, answer in rows]
 
 
@@ -139,9 +139,9 @@ def test_tests_mirror_the_package():
     assert not {room for room in rooms if not list((ROOT / "tests" / room).glob("test_*.py"))}
     untested = set()
     for room in MIRRORED:
-        modules = {path.stem for path in (PACKAGE / room).glob("[!_]*.py")}
-        tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / room).glob("test_*.py")}
-        untested |= {f"{room}/{module}" for module in modules - tests}
+        modules = {path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / room).rglob("[!_]*.py")}
+        tests = {path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests" / room).rglob("test_*.py")}
+        untested |= {module[:-3] for module in modules - {test.replace("test_", "", 1) for test in tests}}
     assert untested == set(TESTED_IN), "write a test that bears the file's name, or say in TESTED_IN which one tests it"
     assert all((ROOT / "tests" / f"{test}.py").exists() for test in TESTED_IN.values())
 

@@ -35,7 +35,7 @@ class BertConfig:
     Attributes:
         vocab_size: V.
         d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, the blocks (section 3).
-        max_length: largest number of tokens.
+        max_length: largest number of tokens, the context length.
         dropout: in training: on the embeddings, the attention weights, both branches of a block, and before the
             layer of a classifier.
     """

@@ -41,33 +41,34 @@ class DINOConfig:
         vit: of student and teacher alike; ``classes`` must be 0. The teacher drops nothing.
         d_head: width of the projection head's two hidden layers.
         bottleneck: size of the vector before its last layer.
-        outputs: K.
+        out_dim: K.
         student_temperature: tau_s.
-        teacher_temperature: tau_t at first, and after ``warmup`` steps, rising linearly between.
+        teacher_temperature: tau_t at first, and after ``teacher_temperature_warmup`` steps, rising linearly between.
         momentum: how much of the teacher stays at the first update; it rises to 1 along half a cosine.
         centre_momentum: how much of the centre stays at each update; 1 for no centring.
         steps: updates of the whole training.
-        warmup: see ``teacher_temperature``; published are 30 epochs.
-        frozen: steps at the beginning during which the head's last layer does not learn; published is 1 epoch.
+        teacher_temperature_warmup: steps (not epochs), see ``teacher_temperature``; published are 30 epochs.
+        freeze_last_layer: steps (not epochs) at the beginning during which the head's last layer does not learn;
+            published is 1 epoch.
     """
 
     vit: ViTConfig
     d_head: int = 2048
     bottleneck: int = 256
-    outputs: int = 65_536
+    out_dim: int = 65_536
     student_temperature: float = 0.1
     teacher_temperature: tuple[float, float] = (0.04, 0.07)
     momentum: float = 0.996
     centre_momentum: float = 0.9
     steps: int = 125_100
-    warmup: int = 37_530
-    frozen: int = 1_251
+    teacher_temperature_warmup: int = 37_530
+    freeze_last_layer: int = 1_251
 
     def __post_init__(self):
-        check_sizes(self, "d_head", "bottleneck", "outputs", "steps")
+        check_sizes(self, "d_head", "bottleneck", "out_dim", "steps")
         if self.vit.classes:
             raise ValueError(f"vit.classes={self.vit.classes}: must be 0, the projection head takes its place")
-        for field in ("warmup", "frozen"):
+        for field in ("teacher_temperature_warmup", "freeze_last_layer"):
             if getattr(self, field) < 0:
                 raise ValueError(f"{field}={getattr(self, field)}: must be at least 0")
         if not self.student_temperature > 0:
@@ -94,14 +95,14 @@ class ProjectionHead(nn.Module):
     arXiv 1602.07868.
     """
 
-    def __init__(self, d_model: int, d_head: int, bottleneck: int, outputs: int):
+    def __init__(self, d_model: int, d_head: int, bottleneck: int, out_dim: int):
         super().__init__()
         one, two, three = nn.Linear(d_model, d_head), nn.Linear(d_head, d_head), nn.Linear(d_head, bottleneck)
         for layer in (one, two, three):
             nn.init.trunc_normal_(layer.weight, std=STD)
             nn.init.zeros_(layer.bias)
         self.mlp = nn.Sequential(one, nn.GELU(), two, nn.GELU(), three)
-        self.last = weight_norm(nn.Linear(bottleneck, outputs, bias=False))
+        self.last = weight_norm(nn.Linear(bottleneck, out_dim, bias=False))
         length = self.last.parametrizations.weight.original0  # (K, 1)
         nn.init.ones_(length)
         length.requires_grad_(False)
@@ -120,7 +121,7 @@ class Network(nn.Module):
         super().__init__()
         self.backbone = ViT(config.vit)
         width = config.vit.representation_size or config.vit.d_model
-        self.head = ProjectionHead(width, config.d_head, config.bottleneck, config.outputs)
+        self.head = ProjectionHead(width, config.d_head, config.bottleneck, config.out_dim)
 
     def forward(self, views: Sequence[Tensor], frozen: bool = False) -> Tensor:
         """Logits of all views of each image, with one forward pass of the backbone for each size.
@@ -181,11 +182,19 @@ def pair_losses(student: Tensor, targets: Tensor, temperature: float) -> Tensor:
     return losses[:, g, v + (v >= g)]  # without a view and itself
 
 
+def check_views(batch: dict[str, Tensor]) -> None:
+    """Refuse a batch without two global views; only names and shapes are read, so no GPU has to be waited for."""
+    shape = tuple(batch["global"].shape) if "global" in batch else None
+    if shape is None or len(shape) != 5 or shape[1] < 2:
+        found = f"global of shape {shape}" if shape else f"a batch of {', '.join(batch) or 'nothing'}, without global"
+        raise ValueError(f"{found}: must hold at least two global views of each image, (B, 2, C, side, side)")
+
+
 class DINO(nn.Module):
     """A student that learns to say of any view of an image what its teacher says of another; no labels.
 
     The teacher is a slow average of the student and gets no gradient. ``dino_loss`` is the objective for ``Training``
-    and notes the teacher's logits; ``update_teacher``, its ``after_update``, then moves teacher and centre. Centre,
+    and keeps the teacher's logits; ``update_teacher``, its ``after_update``, then moves teacher and centre. Centre,
     teacher and the number of steps are in ``state_dict()``. What is used after training is ``teacher.backbone``, a
     ``ViT``.
 
@@ -202,9 +211,9 @@ class DINO(nn.Module):
         self.config = config
         self.student = Network(config)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False)
-        self.register_buffer("centre", torch.zeros(config.outputs))
+        self.register_buffer("centre", torch.zeros(config.out_dim))
         self.step = 0
-        self.noted: list[Tensor] = []  # the teacher's logits since the last update, (B, G, K)
+        self.teacher_logits: list[Tensor] = []  # since the last update, (B, G, K)
         self.train()
 
     def train(self, mode: bool = True) -> "DINO":
@@ -221,9 +230,9 @@ class DINO(nn.Module):
 
     @property
     def temperature(self) -> float:
-        """tau_t at this step: from the first to the second linearly, within ``warmup`` steps."""
+        """tau_t at this step: from the first to the second linearly, within ``teacher_temperature_warmup`` steps."""
         first, second = self.config.teacher_temperature
-        return first + (second - first) * min(1.0, self.step / max(1, self.config.warmup))
+        return first + (second - first) * min(1.0, self.step / max(1, self.config.teacher_temperature_warmup))
 
     @property
     def momentum(self) -> float:
@@ -232,11 +241,16 @@ class DINO(nn.Module):
         return 1 - (1 - self.config.momentum) * 0.5 * (1 + math.cos(math.pi * done))
 
     def forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits of a batch: the student's of all views, (B, V, K), and the teacher's of the global ones, (B, G, K)."""
+        """Logits of a batch: the student's of all views, (B, V, K), and the teacher's of the global ones, (B, G, K).
+
+        Raises:
+            ValueError: the batch has no ``global``, or fewer than two global views.
+        """
+        check_views(batch)
         views = [batch[name] for name in ("global", "local") if name in batch]
         with torch.no_grad():
             teacher = self.teacher(views[:1])
-        return self.student(views, frozen=self.step < self.config.frozen), teacher
+        return self.student(views, frozen=self.step < self.config.freeze_last_layer), teacher
 
     @torch.no_grad()
     def update_teacher(self) -> None:
@@ -250,12 +264,12 @@ class DINO(nn.Module):
 
         Source: algorithm 1 and equation 4.
         """
-        if not self.noted:
+        if not self.teacher_logits:
             raise RuntimeError("no teacher logits: call it after dino_loss in training mode and the optimizer's step")
         torch._foreach_lerp_(list(self.teacher.parameters()), list(self.student.parameters()), 1 - self.momentum)
-        mean = torch.cat(self.noted).flatten(0, 1).mean(dim=0)  # (B, G, K) -> (K,)
+        mean = torch.cat(self.teacher_logits).flatten(0, 1).mean(dim=0)  # (B, G, K) -> (K,)
         self.centre.lerp_(mean.to(self.centre), 1 - self.config.centre_momentum)
-        self.noted.clear()
+        self.teacher_logits.clear()
         self.step += 1
 
     @torch.no_grad()
@@ -285,11 +299,11 @@ class DINO(nn.Module):
 def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
 
-    In training it notes the teacher's logits for ``DINO.update_teacher``; the centre that it uses is that of before.
+    In training it keeps the teacher's logits for ``DINO.update_teacher``; the centre that it uses is that of before.
     """
     student, teacher = model(batch)
     targets = sharpen(teacher, model.centre, model.temperature)
     loss = pair_losses(student, targets, model.config.student_temperature).mean(dim=1).sum()
     if model.training:
-        model.noted.append(teacher)
+        model.teacher_logits.append(teacher)
     return loss, loss.new_full((), len(student))

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_real, check_sizes
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, position_ids
 
@@ -41,7 +41,7 @@ class GPTConfig:
     Attributes:
         vocab_size: V.
         d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
-        max_length: largest number of tokens.
+        max_length: largest number of tokens, the context length.
         dropout: in training: on the embeddings, the attention weights and both branches of a block.
         norm_first: True from GPT-2 on: layer norm before each branch, one more at the end, and the layers that write
             to the residual stream begin smaller. False for GPT: layer norm after each residual connection.
@@ -108,15 +108,15 @@ class GPT(Pretrained):
     sees a later one; and the matrix of the embeddings is that of the output too.
 
     Attributes:
-        recompute: set it to True and training keeps only what goes into each block, and computes the rest a second
-            time when the gradient is needed: less memory, a third more work, the same numbers (Chen et al., 2016,
-            arXiv 1604.06174).
+        gradient_checkpointing: set it to True and training keeps only what goes into each block, and computes the
+            rest a second time when the gradient is needed: less memory, a third more work, the same numbers
+            (Chen et al., 2016, arXiv 1604.06174).
     """
 
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = c = config
-        self.recompute = False
+        self.gradient_checkpointing = False
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = LearnedPositions(c.max_length, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
@@ -146,6 +146,7 @@ class GPT(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        check_ids(ids)
         start = caches[0].length if caches else 0
         length, most = start + ids.shape[1], self.config.max_length
         if length > most:
@@ -156,11 +157,11 @@ class GPT(Pretrained):
                 raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
             if start == 0:
                 check_real(mask)
-        at = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
-        x = self.dropout(self.positions(self.tokens(ids), at))  # (B, T, D)
-        again = self.recompute and torch.is_grad_enabled()
+        positions = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
+        x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
+        checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            step = partial(checkpoint, block, use_reentrant=False) if again else block
+            step = partial(checkpoint, block, use_reentrant=False) if checkpointed else block
             x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)
         return self.norm(x)
 
@@ -168,13 +169,14 @@ class GPT(Pretrained):
         """Logits (B, T, V) of the token that follows each of ``ids`` (B, T).
 
         Args:
-            mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
-                nothing for the real tokens.
+            mask: the attention mask, (B, S), True where a token is real; None where all are. Padding may stand on
+                either side and changes nothing for the real tokens.
             caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
                 tokens too, S = T + their number. For decoding, without gradients.
 
         Raises:
-            ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape.
+            ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
+                ``ids`` are not (B, T), or no whole numbers.
         """
         return F.linear(self.hidden(ids, mask, caches), self.tokens.weight)
 
@@ -190,10 +192,17 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     True at the tokens that are to be learned: False at those of a prompt, which the model then only reads. The first
     token of a text is in no term, since nothing stands before it; so ``max_length + 1`` tokens still fit.
 
+    Raises:
+        ValueError: ``ids`` are not (B, T), or no whole numbers; or ``loss_mask`` has another shape, or is not boolean.
+
     Source: GPT, section 3.1, equation 1.
     """
     ids, mask = batch["ids"], batch.get("mask")
+    check_ids(ids)
     counts = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
+    if counts.shape != ids.shape or counts.dtype != torch.bool:
+        found = f"loss_mask of shape {tuple(counts.shape)}, {counts.dtype}"
+        raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
     counts = counts[:, 1:]  # (B, T - 1)
     if mask is not None:
         counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what the model says at padding

@@ -35,7 +35,7 @@ class AttentionOnlyConfig:
     Attributes:
         vocab_size: V.
         d_model, n_heads, n_layers: D, the heads of a layer, the layers.
-        max_length: largest number of tokens.
+        max_length: largest number of tokens, the context length.
     """
 
     vocab_size: int

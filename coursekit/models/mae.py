@@ -174,10 +174,10 @@ class MAE(nn.Module):
     def decode(self, states: Tensor, order: Tensor) -> Tensor:
         """What each patch looks like, from the states of the visible ones: (B, 1 + K, D) -> (B, N, C P^2)."""
         x = self.embed(states)  # (B, 1 + K, E)
-        front, seen = x[:, :1], x[:, 1:]
+        class_token, seen = x[:, :1], x[:, 1:]
         missing = self.mask_token.expand(len(x), order.shape[1] - seen.shape[1], -1)  # (B, N - K, E)
         x = unshuffle(torch.cat([seen, missing.to(seen)], dim=1), order)  # all in their places: (B, N, E)
-        x = torch.cat([front, x], dim=1) + self.positions
+        x = torch.cat([class_token, x], dim=1) + self.positions
         for block in self.blocks:
             x = block(x)
         return self.predict(self.norm(x))[:, 1:]

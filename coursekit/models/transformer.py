@@ -127,9 +127,9 @@ class Transformer(nn.Module):
         if c.positions == "learned":
             nn.init.normal_(self.positions.code, std=0.5**0.5)  # as large as sines: much smaller, words drown them
 
-    def embed(self, ids: Tensor, at: int | Tensor = 0) -> Tensor:
-        """(B, T) -> (B, T, D); ``at``: position of the first token, or of each one."""
-        return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, at))
+    def embed(self, ids: Tensor, position_ids: int | Tensor = 0) -> Tensor:
+        """(B, T) -> (B, T, D); ``position_ids``: of the first token, or of each one."""
+        return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, position_ids))
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
         """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may stand on either side.

@@ -175,9 +175,9 @@ class ViT(Pretrained):
         super().__init__()
         self.config = c = config
         self.patch_embedding = nn.Conv2d(c.channels, c.d_model, kernel_size=c.patch_size, stride=c.patch_size)
-        front = 1 if c.pooling == "class" else 0
-        self.class_token = nn.Parameter(torch.zeros(1, c.d_model)) if front else None
-        self.positions = GridPositions(c.image_size // c.patch_size, c.d_model, front, c.resize)
+        n_prefix_tokens = 1 if c.pooling == "class" else 0
+        self.class_token = nn.Parameter(torch.zeros(1, c.d_model)) if n_prefix_tokens else None
+        self.positions = GridPositions(c.image_size // c.patch_size, c.d_model, n_prefix_tokens, c.resize)
         self.dropout = nn.Dropout(c.dropout)
         # exact GELU, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
         options = {"norm_first": True, "activation": "gelu", "eps": c.eps, "dropout": c.dropout}
@@ -275,7 +275,7 @@ class ViT(Pretrained):
 
     def patch_tokens(self, hidden: Tensor) -> Tensor:
         """Those of the patches alone, without the class token: (B, T, D) -> (B, N, D), row by row of the image."""
-        return hidden[:, self.positions.front :]
+        return hidden[:, self.positions.n_prefix_tokens :]
 
     def pool(self, hidden: Tensor) -> Tensor:
         """One vector for an image, (B, T, D) -> (B, D), or ``tanh(W h + b)`` of it with a ``representation_size``."""

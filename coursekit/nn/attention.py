@@ -115,20 +115,20 @@ def attend(
     if causal:
         later = causal_mask(T, S, query.device)
         mask = later if mask is None else mask & later
-    alive = None
+    has_any_key = None
     if mask is not None:
-        alive = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
-        mask = mask | ~alive
+        has_any_key = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
+        mask = mask | ~has_any_key
     if explicit:
         scaled = query * query.shape[-1] ** -0.5  # before the product, which could overflow in float16
         scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
         weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
-        if alive is not None:
-            weights = weights * alive
+        if has_any_key is not None:
+            weights = weights * has_any_key
         attended = F.dropout(weights, dropout, training=dropout > 0) @ value
         return attended, weights if need_weights else None
     attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
-    return attended * alive, None
+    return attended * has_any_key, None
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:

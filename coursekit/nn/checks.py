@@ -31,6 +31,12 @@ def check_real(mask: Tensor, what: str = "a text has no real token") -> None:
     check_all(mask.any(dim=1), f"{what}: every row of mask needs at least one True")
 
 
+def check_ids(ids: Tensor) -> None:
+    """Refuse what are no rows of token numbers; only shape and dtype are read, so no GPU has to be waited for."""
+    if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"ids of shape {tuple(ids.shape)}, {ids.dtype}: must be (B, T), whole numbers (torch.int64)")
+
+
 def check_sizes(config: Any, *fields: str) -> None:
     """Refuse fields below 1."""
     for field in fields:

@@ -8,7 +8,10 @@ from torch import Tensor
 
 
 def padding_mask(real: Tensor) -> Tensor:
-    """No query attends to padding: ``real`` (B, S), True where a token is real -> (B, 1, 1, S)."""
+    """No query attends to padding: ``real`` (B, S), True where a token is real -> (B, 1, 1, S).
+
+    ``real`` is the attention mask of Hugging Face's models, and the opposite of PyTorch's ``key_padding_mask``.
+    """
     return real[:, None, None, :]
 
 

@@ -38,9 +38,9 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.register_buffer("code", sinusoidal(max_length, d_model), persistent=False)
 
-    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
-        """``x`` (B, T, D) with its positions; ``at``: that of the first token, or of each one, (B, T)."""
-        return x + look_up(self.code, at, x.shape[1])
+    def forward(self, x: Tensor, position_ids: int | Tensor = 0) -> Tensor:
+        """``x`` (B, T, D) with its positions; ``position_ids``: of the first token, or of each one, (B, T)."""
+        return x + look_up(self.code, position_ids, x.shape[1])
 
 
 class LearnedPositions(nn.Module):
@@ -50,17 +50,18 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.code = nn.Parameter(torch.empty(max_length, d_model).normal_(std=0.02))
 
-    def forward(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
-        """``x`` (B, T, D) with its positions; ``at``: that of the first token, or of each one, (B, T)."""
-        return x + look_up(self.code, at, x.shape[1])
+    def forward(self, x: Tensor, position_ids: int | Tensor = 0) -> Tensor:
+        """``x`` (B, T, D) with its positions; ``position_ids``: of the first token, or of each one, (B, T)."""
+        return x + look_up(self.code, position_ids, x.shape[1])
 
 
-def look_up(code: Tensor, at: int | Tensor, length: int) -> Tensor:
-    """The rows of ``code`` for ``length`` positions from ``at`` on, (T, D), or for given ones, (B, T, D)."""
-    end = at + length if isinstance(at, int) else length
+def look_up(code: Tensor, position_ids: int | Tensor, length: int) -> Tensor:
+    """The rows of ``code`` for ``length`` positions from a first one on, (T, D), or for given ones, (B, T, D)."""
+    start = position_ids if isinstance(position_ids, int) else None
+    end = length if start is None else start + length
     if end > len(code):
         raise ValueError(f"{end} positions: the model was built for max_length={len(code)}")
-    return code[at : at + length] if isinstance(at, int) else code[at]
+    return code[position_ids] if start is None else code[start:end]
 
 
 def position_ids(mask: Tensor) -> Tensor:
@@ -106,24 +107,24 @@ class GridPositions(nn.Module):
     Args:
         side: rows of the grid, and columns.
         d_model: D.
-        front: tokens in front of the cells.
+        n_prefix_tokens: how many tokens are in front of the cells, such as a class token.
         resize: as in ``resize_grid``.
     """
 
-    def __init__(self, side: int, d_model: int, front: int = 0, resize: str = "size"):
+    def __init__(self, side: int, d_model: int, n_prefix_tokens: int = 0, resize: str = "size"):
         super().__init__()
         check_resize(resize)
-        self.side, self.front, self.resize = side, front, resize
-        self.code = nn.Parameter(torch.empty(front + side**2, d_model).normal_(std=0.02))
+        self.side, self.n_prefix_tokens, self.resize = side, n_prefix_tokens, resize
+        self.code = nn.Parameter(torch.empty(n_prefix_tokens + side**2, d_model).normal_(std=0.02))
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        """``x`` (B, front + rows columns, D) with its positions; ``grid``: rows and columns."""
+        """``x`` (B, n_prefix_tokens + rows columns, D) with its positions; ``grid``: rows and columns."""
         return x + self.code_of(grid)
 
     def code_of(self, grid: tuple[int, int]) -> Tensor:
-        """The vectors for a grid of so many rows and columns, (front + rows columns, D)."""
+        """The vectors for a grid of so many rows and columns, (n_prefix_tokens + rows columns, D)."""
         if tuple(grid) == (self.side, self.side):
             return self.code
-        front, cells = self.code.split([self.front, self.side**2])
+        prefix, cells = self.code.split([self.n_prefix_tokens, self.side**2])
         cells = resize_grid(cells.unflatten(0, (self.side, self.side)), grid, self.resize)
-        return torch.cat([front, cells.flatten(0, 1)])  # (rows, columns, D) -> (rows columns, D)
+        return torch.cat([prefix, cells.flatten(0, 1)])  # (rows, columns, D) -> (rows columns, D)

@@ -27,7 +27,7 @@ from coursekit.recipes.vit import as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
 VIT = ViTConfig(32, 4, d_model=64, n_heads=4, d_ff=256, n_layers=4, classes=0, resize="dino")
-HEAD = {"d_head": 256, "bottleneck": 64, "outputs": 256}
+HEAD = {"d_head": 256, "bottleneck": 64, "out_dim": 256}
 TEMPERATURES, MOMENTUM = (0.0125, 0.02), 0.99
 BATCH, RATE, WARMUP, SAVE_EVERY, EVALUATE_EVERY = 48, 2e-3, 300, 250, 250
 STEPS = 6000
@@ -41,8 +41,8 @@ STRONG = COLOURS | {"saturation": 0.5, "hue": 0.5}
 
 
 def config(steps: int, later: bool = False) -> DINOConfig:
-    warm = {"teacher_temperature": TEMPERATURES, "warmup": steps // 2, "frozen": 150}
-    warmed = {"teacher_temperature": TEMPERATURES[1:] * 2, "warmup": 1, "frozen": 0}
+    warm = {"teacher_temperature": TEMPERATURES, "teacher_temperature_warmup": steps // 2, "freeze_last_layer": 150}
+    warmed = {"teacher_temperature": TEMPERATURES[1:] * 2, "teacher_temperature_warmup": 1, "freeze_last_layer": 0}
     return DINOConfig(VIT, **HEAD, momentum=MOMENTUM, steps=steps, **(warmed if later else warm))
 
 

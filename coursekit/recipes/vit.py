@@ -23,7 +23,7 @@ from coursekit.convert.vit import from_hugging_face, to_hugging_face
 from coursekit.data.augment import draw_boxes, draw_chosen, flip, resized_crop
 from coursekit.data.batches import Batch, Fresh
 from coursekit.data.shapes import CLASSES, Shapes, shapes
-from coursekit.models.cnn import CNN, CNNConfig
+from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
 from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, read_command, report

@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model, save_model
@@ -65,6 +67,46 @@ def load_state(path: Path) -> dict[str, Any]:
     if hashlib.sha256(payload).hexdigest().encode() != digest:
         raise CheckpointError(f"{path} is truncated or damaged; delete it to start afresh")
     return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+
+def check_same_run(path: Path, state: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse the state of a run with other settings than these.
+
+    Raises:
+        CheckpointError: the state at ``path`` is foreign, or a setting differs; the message names it.
+    """
+    try:
+        saved = state["settings"]
+        differs = [name for name in settings if saved[name] != settings[name]]
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{path} is not the state of a Training; move it away to start afresh") from None
+    if differs:
+        name = differs[0]
+        short = len(repr(saved[name])) + len(repr(settings[name])) < 100
+        which = f"{name} {saved[name]!r}, now {settings[name]!r}" if short else f"other {name}"
+        raise CheckpointError(
+            f"{path} belongs to a run with {which}; give the new run its own folder or delete the old one"
+        )
+
+
+def random_state() -> dict[str, Any]:
+    """The states of all random generators: Python's, NumPy's and PyTorch's."""
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return {
+        "python": random.getstate(),
+        "numpy": (name, keys.tolist(), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Set all random generators as ``random_state`` found them."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
 
 
 def save_weights(path: Path, model: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""The training loop of every model in the course, with its schedules.
+"""The training loop of every model in the course; one update is ``Training.update``.
 
 It knows no model: it is given ``loss_fn(model, batch) -> (loss_sum, count)``, the summed loss of a batch and
 the number of things summed (tokens, images, ...).
@@ -6,23 +6,30 @@ the number of things summed (tokens, images, ...).
 
 import math
 import os
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from coursekit.train.bar import Bar
-from coursekit.train.checkpoint import CheckpointError, load_state, save_json, save_state, save_weights
+from coursekit.train.checkpoint import (
+    CheckpointError,
+    check_same_run,
+    load_state,
+    random_state,
+    save_json,
+    save_state,
+    save_weights,
+    set_random_state,
+)
 from coursekit.train.device import autocast
 from coursekit.train.ema import EMA
+from coursekit.train.optim import Schedule, constant
 
 Record = dict[str, float]
-Schedule = Callable[[int, int], float]  # (step, steps) -> factor on the learning rate
 
 
 class History(list[Record]):
@@ -33,61 +40,12 @@ class History(list[Record]):
         return f"<History of {len(self)} records{last}>"
 
 
-def constant(step: int, steps: int) -> float:
-    """Factor 1 throughout."""
-    return 1.0
-
-
-def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
-    """Rise linearly to 1 over ``warmup`` steps, then fall along half a cosine to ``floor``.
-
-    With a ``floor`` above 1 it rises to that instead, as a weight decay may.
-
-    Source: Loshchilov and Hutter (2017), arXiv 1608.03983, equation 5, without restarts.
-    """
-
-    def factor(step: int, steps: int) -> float:
-        if step < warmup:
-            return (step + 1) / warmup
-        done = (step - warmup) / max(1, steps - warmup)
-        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-    return factor
-
-
-def warmup_linear(warmup: int) -> Schedule:
-    """Rise linearly to 1 over ``warmup`` steps, then fall linearly to 0 at the end.
-
-    Source: Devlin et al. (2019), arXiv 1810.04805, appendix A.2.
-    """
-
-    def factor(step: int, steps: int) -> float:
-        if step < warmup:
-            return (step + 1) / warmup
-        return (steps - step) / max(1, steps - warmup)
-
-    return factor
-
-
 class Data(Protocol):
     """Endless mini-batches that can say where they are, and go there."""
 
     def __next__(self) -> dict[str, Tensor]: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-def adamw(model: nn.Module, lr: float, weight_decay: float = 0.01, betas=(0.9, 0.999)) -> torch.optim.AdamW:
-    """AdamW that decays matrices and embeddings only, not biases and norms (tensors with one axis).
-
-    Source: Loshchilov and Hutter (2019), arXiv 1711.05101.
-    """
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
 
 
 class Training:
@@ -194,38 +152,6 @@ class Training:
         if self.folder is not None and (self.folder / "last.ckpt").exists():
             self.resume()
 
-    @property
-    def stopped_early(self) -> bool:
-        return self.patience is not None and self.without_better >= self.patience
-
-    def fit(self) -> History:
-        """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
-        bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
-        try:
-            for record in self:
-                bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
-                bar.update(record["step"] - bar.n)
-            taken = f"{bar.n - bar.initial:,} steps in {bar.format_dict['elapsed']:.0f} s"
-            bar.end(f"{taken}: loss {self.history[-1]['loss']:.4f}" if self.history else taken)
-        except KeyboardInterrupt:
-            self.stop()
-            bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
-        except BaseException:
-            bar.end(f"Ended by an error after {self.step} of {self.steps} steps.")
-            raise
-        return self.history
-
-    def stop(self) -> None:
-        """End by hand where the run stands, as it ends by itself: with a record, evaluated. It can still go on."""
-        if self.step == 0:
-            return
-        without_better = self.without_better
-        if not self.history or self.history[-1]["step"] < self.step:
-            self.write_record(math.nan, self.evaluate is not None)
-        elif self.evaluate is not None and self.evaluated_at < self.step:
-            self.history[-1] |= self.evaluated()
-        self.without_better = min(self.without_better, without_better)  # out of turn, it takes no patience
-
     def __iter__(self) -> Iterator[Record]:
         while self.step < self.steps and not self.stopped_early:
             self.model.train()
@@ -299,6 +225,38 @@ class Training:
             batch = {name: tensor.pin_memory() if tensor.is_cpu else tensor for name, tensor in whole.items()}
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}
 
+    @property
+    def stopped_early(self) -> bool:
+        return self.patience is not None and self.without_better >= self.patience
+
+    def fit(self) -> History:
+        """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
+        bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
+        try:
+            for record in self:
+                bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
+                bar.update(record["step"] - bar.n)
+            taken = f"{bar.n - bar.initial:,} steps in {bar.format_dict['elapsed']:.0f} s"
+            bar.end(f"{taken}: loss {self.history[-1]['loss']:.4f}" if self.history else taken)
+        except KeyboardInterrupt:
+            self.stop()
+            bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
+        except BaseException:
+            bar.end(f"Ended by an error after {self.step} of {self.steps} steps.")
+            raise
+        return self.history
+
+    def stop(self) -> None:
+        """End by hand where the run stands, as it ends by itself: with a record, evaluated. It can still go on."""
+        if self.step == 0:
+            return
+        without_better = self.without_better
+        if not self.history or self.history[-1]["step"] < self.step:
+            self.write_record(math.nan, self.evaluate is not None)
+        elif self.evaluate is not None and self.evaluated_at < self.step:
+            self.history[-1] |= self.evaluated()
+        self.without_better = min(self.without_better, without_better)  # out of turn, it takes no patience
+
     def write_record(self, grad_norm: Tensor | float, evaluates: bool) -> Record:
         record = {
             "step": self.step,
@@ -309,7 +267,7 @@ class Training:
         if not math.isfinite(record["loss"]):
             raise FloatingPointError(
                 f"the loss is {record['loss']} at step {self.step} (gradient norm {record['grad_norm']:.3g}): "
-                "try a lower learning rate, a longer warm-up or a smaller clip"
+                "does a batch hold nan or inf? If not, try a lower learning rate, a longer warm-up or a smaller clip"
             )
         if evaluates:
             record |= self.evaluated()
@@ -382,7 +340,6 @@ class Training:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, random generators included."""
-        name, keys, *rest = np.random.get_state()  # noqa: NPY002
         return {
             "settings": self.settings(),
             "step": self.step,
@@ -395,10 +352,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "ema": None if self.ema is None else self.ema.state_dict(),
             "data": self.data.state_dict(),
-            "python": random.getstate(),
-            "numpy": (name, keys.tolist(), *rest),
-            "torch": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            **random_state(),
         }
 
     def resume(self) -> None:
@@ -409,18 +363,7 @@ class Training:
         """
         path = self.folder / "last.ckpt"
         state = load_state(path)
-        try:
-            saved, own = state["settings"], self.settings()
-            differs = [name for name in own if saved[name] != own[name]]
-        except (KeyError, TypeError):
-            raise CheckpointError(f"{path} is not the state of a Training; move it away to start afresh") from None
-        if differs:
-            name = differs[0]
-            short = len(repr(saved[name])) + len(repr(own[name])) < 100
-            which = f"{name} {saved[name]!r}, now {own[name]!r}" if short else f"other {name}"
-            raise CheckpointError(
-                f"{path} belongs to a run with {which}; give the new run its own folder or delete the old one"
-            )
+        check_same_run(path, state, self.settings())
         try:
             self.data.load_state_dict(state["data"])
         except (KeyError, ValueError) as error:
@@ -443,8 +386,4 @@ class Training:
 
     def restore_random(self, state: dict[str, Any]) -> None:
         """Take over the states of all random generators."""
-        random.setstate(state["python"])
-        np.random.set_state(state["numpy"])  # noqa: NPY002
-        torch.set_rng_state(state["torch"])
-        if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-            torch.cuda.set_rng_state_all(state["cuda"])
+        set_random_state(state)

@@ -3,7 +3,7 @@
 A script ``run.py``, started by ``torchrun --nproc-per-node 8 run.py``::
 
     model = GPT(GPTConfig.gpt2_xl()).to(device())
-    model.recompute = True  # saves most of what is left: what the blocks keep for the backward pass
+    model.gradient_checkpointing = True  # saves most of what is left: what the blocks keep for the backward pass
     optimizer = adamw(model, lr=2e-4, weight_decay=0.1)
     ShardedTraining(model, gpt_loss, data, optimizer, 100_000, blocks=model.blocks, folder="runs/xl").fit()
 

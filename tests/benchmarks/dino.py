@@ -86,7 +86,7 @@ class Plain(nn.Module):
         one, two, three = (nn.Linear(c.d_model, config.d_head), nn.Linear(config.d_head, config.d_head),
                            nn.Linear(config.d_head, config.bottleneck))  # fmt: skip
         self.mlp = nn.Sequential(one, nn.GELU(), two, nn.GELU(), three)
-        self.last = weight_norm(nn.Linear(config.bottleneck, config.outputs, bias=False))
+        self.last = weight_norm(nn.Linear(config.bottleneck, config.out_dim, bias=False))
         self.last.parametrizations.weight.original0.requires_grad_(False)
         pairs = [(self.patches, ours.backbone.patch_embedding), (self.norm, ours.backbone.norm)]
         pairs += [(self.mlp, ours.head.mlp), (self.last, ours.head.last)]
@@ -131,7 +131,7 @@ class PlainProgram:
         self.config, self.step, self.head_once = config, 0, head_once
         self.student = Plain(config, ours.student)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False).eval()
-        self.centre = torch.zeros(config.outputs)
+        self.centre = torch.zeros(config.out_dim)
         learned = [p for p in self.student.parameters() if p.requires_grad]
         groups = [{"params": [p for p in learned if p.dim() > 1], "weight_decay": DECAY}]
         groups += [{"params": [p for p in learned if p.dim() == 1], "weight_decay": 0.0}]
@@ -242,7 +242,7 @@ def compare(case: Case, precision: str) -> list[tuple[float, ...]]:
     """
     torch.manual_seed(0)
     t = case.config.teacher_temperature[1]
-    config = replace(case.config, frozen=0, teacher_temperature=(t, t))
+    config = replace(case.config, freeze_last_layer=0, teacher_temperature=(t, t))
     ours = DINO(config)
     plain, once = (PlainProgram(config, ours, head_once) for head_once in (False, True))
     data, options = Last(), {"clip": CLIP, "clip_each": True, "after_update": DINO.update_teacher}
@@ -277,7 +277,7 @@ def compare(case: Case, precision: str) -> list[tuple[float, ...]]:
 
 
 def loss_of(model: DINO, batch: Batch) -> float:
-    total, count = dino_loss(model.eval(), batch)  # in training mode it would be noted for the next update
+    total, count = dino_loss(model.eval(), batch)  # in training mode it would be kept for the next update
     model.train()
     return (total / count).item()
 

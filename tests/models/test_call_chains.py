@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from coursekit.single import models
 from tests.train.objectives import OBJECTIVES
 
 PACKAGE = Path(import_module("coursekit").__file__).parent
 HELPERS = {f"nn/{name}.py" for name in ("checks", "losses", "masks", "precision")}  # of these a chain need not tell
-MODELS = sorted(path.stem for path in (PACKAGE / "models").glob("[!_]*.py") if path.stem not in ("ngram", "pretrained"))
+MODELS = {name: module for name, module in models().items() if name != "ngram"}
 
 
-def calls(model: str) -> set[tuple[str, str]]:
+def calls(module: str) -> set[tuple[str, str]]:
     """File and name of every function of the package that all objectives of a model call, but for losses themselves."""
     found = set()
 
@@ -26,7 +27,7 @@ def calls(model: str) -> set[tuple[str, str]]:
 
     for make in OBJECTIVES.values():
         net, loss_fn, draw = make()
-        if type(net).__module__ == f"coursekit.models.{model}":
+        if type(net).__module__ == module:
             batch = draw()
             sys.setprofile(note)
             try:
@@ -36,9 +37,9 @@ def calls(model: str) -> set[tuple[str, str]]:
     return found
 
 
-def chain(model: str) -> list[str]:
+def chain(module: str) -> list[str]:
     """The names and files that a model's call chain tells, in their order."""
-    doc = import_module(f"coursekit.models.{model}").__doc__
+    doc = import_module(module).__doc__
     found = re.search(r"^Call chain: (.*?)\n\n", doc, re.MULTILINE | re.DOTALL)
     return re.findall(r"``([\w./]+)``", found[1]) if found else []
 
@@ -46,13 +47,13 @@ def chain(model: str) -> list[str]:
 @pytest.mark.parametrize("model", MODELS)
 def test_the_call_chain_is_true_and_leaves_out_no_file(model):
     torch.manual_seed(0)
-    called, own, words = calls(model), f"models/{model}.py", chain(model)
-    module = import_module(f"coursekit.models.{model}")
+    called, words, module = calls(MODELS[model]), chain(MODELS[model]), import_module(MODELS[model])
+    own = f"{module.__name__.removeprefix('coursekit.').replace('.', '/')}.py"
     for place, name in enumerate(words):
         if not name.endswith(".py"):  # a class or function of this file, or of the one that is named next
             mine = getattr(getattr(module, name.split(".")[0], None), "__module__", "") == module.__name__
             file = own if mine else next(word for word in words[place:] if word.endswith(".py"))
             assert called & {(file, name), (file, f"{name}.forward")}, f"{name} of {file} is not called"
-    others = [Path(word).stem for word in words if word.startswith("models/")]  # whose own chains go on
+    others = [f"coursekit.{word[:-3].replace('/', '.')}" for word in words if word.startswith("models/")]  # go on
     told = {*words, *(word for other in others for word in chain(other))}
     assert {file for file, _ in called} - HELPERS - {own} <= told

@@ -21,7 +21,8 @@ from tests.train.states import same
 
 D, K, B = 12, 11, 3
 VIT = {"image_size": 12, "patch_size": 3, "d_model": D, "n_heads": 3, "d_ff": 20, "n_layers": 2, "classes": 0}
-SMALL = {"d_head": 10, "bottleneck": 6, "outputs": K, "steps": 20, "warmup": 4, "frozen": 0}
+SMALL = {"d_head": 10, "bottleneck": 6, "out_dim": K, "steps": 20}
+SMALL |= {"teacher_temperature_warmup": 4, "freeze_last_layer": 0}
 
 
 def config(vit=None, **changes) -> DINOConfig:
@@ -160,17 +161,18 @@ def test_schedules_at_their_ends_and_between(step, temperature, momentum):
 
 
 def test_without_warmup_the_teacher_is_as_warm_as_it_will_be():
-    assert make(warmup=0).temperature == pytest.approx(0.04)
-    model = make(warmup=0)
+    assert make(teacher_temperature_warmup=0).temperature == pytest.approx(0.04)
+    model = make(teacher_temperature_warmup=0)
     model.step = 1
     assert model.temperature == pytest.approx(0.07)
 
 
 def test_published_numbers():
     c = DINOConfig.s16()
-    assert (c.outputs, c.d_head, c.bottleneck, c.student_temperature) == (65_536, 2048, 256, 0.1)
+    assert (c.out_dim, c.d_head, c.bottleneck, c.student_temperature) == (65_536, 2048, 256, 0.1)
     assert (c.teacher_temperature, c.momentum, c.centre_momentum) == ((0.04, 0.07), 0.996, 0.9)
-    assert (c.frozen, c.warmup / c.frozen, c.steps / c.frozen) == (1_281_167 // 1024, 30, 100)
+    epoch = 1_281_167 // 1024
+    assert (c.freeze_last_layer, c.teacher_temperature_warmup, c.steps) == (epoch, 30 * epoch, 100 * epoch)
     with torch.device("meta"):
         assert sum(p.numel() for p in ViT(c.vit).parameters()) == 21_665_664
     assert "21,665,664" in DINOConfig.s16.__doc__
@@ -339,8 +341,8 @@ def test_which_weights_decay():
 
 def test_the_last_layer_does_not_learn_at_first():
     """Nor does it decay."""
-    frozen, free = (train(3, frozen=frozen, upto=2).model for frozen in (2, 0))
-    begun = train(3, frozen=2).model
+    frozen, free = (train(3, freeze_last_layer=frozen, upto=2).model for frozen in (2, 0))
+    begun = train(3, freeze_last_layer=2).model
     seed(0)
     first = DINO(config({"drop_path": 0.3})).student.head.last.parametrizations.weight.original1
     rows = [m.student.head.last.parametrizations.weight.original1 for m in (frozen, free, begun)]
@@ -443,10 +445,10 @@ def test_it_runs_where_there_is_an_accelerator(where):
     ("changes", "words"),
     [
         ({"vit": ViTConfig.s16()}, "vit.classes=1000: must be 0, the projection head takes its place"),
-        ({"outputs": 0}, "outputs=0: must be at least 1"),
+        ({"out_dim": 0}, "out_dim=0: must be at least 1"),
         ({"steps": 0}, "steps=0: must be at least 1"),
-        ({"warmup": -1}, "warmup=-1: must be at least 0"),
-        ({"frozen": -1}, "frozen=-1: must be at least 0"),
+        ({"teacher_temperature_warmup": -1}, "teacher_temperature_warmup=-1: must be at least 0"),
+        ({"freeze_last_layer": -1}, "freeze_last_layer=-1: must be at least 0"),
         ({"student_temperature": 0}, "student_temperature=0: must be above 0"),
         ({"teacher_temperature": (0.04, 0)}, r"teacher_temperature=\(0.04, 0\): must be two numbers above 0"),
         ({"momentum": 1.5}, r"momentum=1\.5: must lie in 0\.\.1"),
@@ -456,3 +458,17 @@ def test_it_runs_where_there_is_an_accelerator(where):
 def test_nonsense_is_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         DINOConfig.s16(**changes)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ({"local": torch.zeros(2, 4, 3, 8, 8)}, "a batch of local, without global: must hold at least two global"),
+        ({}, "a batch of nothing, without global: must hold"),
+        ({"global": torch.zeros(2, 1, 3, 16, 16)}, r"global of shape \(2, 1, 3, 16, 16\): must hold at least two"),
+        ({"global": torch.zeros(2, 3, 16, 16)}, r"global of shape \(2, 3, 16, 16\): must hold at least two"),
+    ],
+)
+def test_a_batch_without_two_global_views_is_refused(batch, words):
+    with pytest.raises(ValueError, match=words):
+        dino_loss(make(), batch)

@@ -377,8 +377,8 @@ def test_recomputing_gives_the_same_gradients_with_dropout_too():
     model, (ids, mask) = make(dropout=0.25).train(), batch()
     calls, grads = [], []
     model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    for recompute in (False, True):
-        model.recompute = recompute
+    for checkpointed in (False, True):
+        model.gradient_checkpointing = checkpointed
         model.zero_grad()
         torch.manual_seed(0)
         gpt_loss(model, {"ids": ids, "mask": mask})[0].backward()
@@ -485,3 +485,21 @@ def test_bad_input_is_refused():
         model(ids[:, :1], None, caches)
     with pytest.raises(ValueError, match="shorter"):
         model(ids, None, model.new_caches(T)[:1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ids": torch.zeros(4)}, r"ids of shape \(4,\), torch\.float32: must be \(B, T\), whole numbers"),
+        ({"ids": torch.zeros(4, T)}, r"ids of shape \(4, 9\), torch\.float32: must be"),
+        ({"loss_mask": torch.ones(4, T - 1).bool()}, r"loss_mask of shape \(4, 8\), torch\.bool: must be \(4, 9\)"),
+        ({"loss_mask": torch.ones(4, T)}, r"loss_mask of shape \(4, 9\), torch\.float32: must be .+ boolean"),
+    ],
+)
+def test_a_batch_of_another_kind_is_refused(changes, words):
+    model, (ids, _) = make(), batch()
+    with pytest.raises(ValueError, match=words):
+        gpt_loss(model, {"ids": ids} | changes)
+    if "ids" in changes:
+        with pytest.raises(ValueError, match=words):
+            model(changes["ids"])

@@ -49,10 +49,10 @@ def test_a_shift_is_a_rotation_that_does_not_depend_on_the_position():
 def test_positions_are_added_from_a_start(kind):
     positions, x = kind(10, 4), torch.zeros(2, 3, 4)
     whole = positions(torch.zeros(2, 10, 4))
-    assert torch.equal(positions(x, at=5), whole[:, 5:8])
+    assert torch.equal(positions(x, position_ids=5), whole[:, 5:8])
     assert len(whole[0].unique(dim=0)) == 10
     with pytest.raises(ValueError, match="11 positions: the model was built for max_length=10"):
-        positions(x, at=8)
+        positions(x, position_ids=8)
 
 
 def test_only_learned_positions_are_parameters():
@@ -131,7 +131,7 @@ def test_a_grid_is_read_row_by_row_behind_what_stands_in_front(front, resize):
 
 
 def test_gradients_reach_the_learned_grid_from_another():
-    positions = GridPositions(3, 2, front=1)
+    positions = GridPositions(3, 2, n_prefix_tokens=1)
     positions(torch.zeros(1, 1 + 2 * 5, 2), (2, 5)).sum().backward()
     assert positions.code.grad[0].tolist() == [1, 1]
     assert positions.code.grad[1:].sum(dim=0).tolist() == pytest.approx([10, 10], rel=1e-5)

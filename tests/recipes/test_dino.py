@@ -54,13 +54,13 @@ def test_the_models_schedules_are_as_long_as_the_training():
     steps = recipe.STEPS
     config = recipe.config(steps)
     assert config.steps == steps
-    assert 0 < config.frozen < config.warmup < steps
+    assert 0 < config.freeze_last_layer < config.teacher_temperature_warmup < steps
     assert config.vit == recipe.VIT
 
 
 def test_the_later_stage_goes_on_where_the_first_has_warmed_up():
     config = recipe.config(recipe.LATER, later=True)
-    assert (config.steps, config.frozen) == (recipe.LATER, 0)
+    assert (config.steps, config.freeze_last_layer) == (recipe.LATER, 0)
     assert set(config.teacher_temperature) == {recipe.config(recipe.STEPS).teacher_temperature[1]}
 
 
@@ -125,7 +125,7 @@ def test_the_later_stage_goes_on_from_the_first_with_strong_colours(tiny, tmp_pa
 @pytest.fixture
 def tiny(few_images, monkeypatch):
     monkeypatch.setattr(recipe, "VIT", small_vit().config)
-    monkeypatch.setattr(recipe, "HEAD", {"d_head": 8, "bottleneck": 4, "outputs": 6})
+    monkeypatch.setattr(recipe, "HEAD", {"d_head": 8, "bottleneck": 4, "out_dim": 6})
     monkeypatch.setattr(recipe, "STEPS", 6)
     for name, value in {"LATER": 5, "BATCH": 4, "SAVE_EVERY": 3, "EVALUATE_EVERY": 2}.items():
         monkeypatch.setattr(recipe, name, value)

@@ -8,18 +8,19 @@ from torch import Tensor, nn
 
 from coursekit.data.pretraining import places_of
 from coursekit.models import bert, dino, gpt, mae, nnlm, patchtst, seq2seq, sit, transformer, vit
-from coursekit.models.cnn import CNN, CNNConfig
-from coursekit.models.dlinear import DLinear, DLinearConfig
-from coursekit.models.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
-from coursekit.models.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
+from coursekit.models.rivals.cnn import CNN, CNNConfig
+from coursekit.models.rivals.dlinear import DLinear, DLinearConfig
+from coursekit.models.rivals.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
+from coursekit.models.rivals.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 
 B, T, V = 4, 10, 30
 VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
 PATCHES = patchtst.PatchTSTConfig(24, patch_size=8, stride=4, d_model=16, n_heads=2, d_ff=32, n_layers=2, dropout=0.1)
 GPT = gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, dropout=0.1)
-DINO = dino.DINOConfig(VIT(classes=0, drop_path=0.1, resize="dino"), 32, 16, outputs=20, steps=100, warmup=10, frozen=1)
+SCHEDULE = {"steps": 100, "teacher_temperature_warmup": 10, "freeze_last_layer": 1}
+DINO = dino.DINOConfig(VIT(classes=0, drop_path=0.1, resize="dino"), 32, 16, out_dim=20, **SCHEDULE)
 
 
 def body(pooler: bool = True) -> bert.Bert:

@@ -1,0 +1,58 @@
+"""AdamW, and schedules for its learning rate and weight decay."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+Schedule = Callable[[int, int], float]  # (step, steps) -> factor on the learning rate
+
+
+def adamw(model: nn.Module, lr: float, weight_decay: float = 0.01, betas=(0.9, 0.999)) -> torch.optim.AdamW:
+    """AdamW that decays matrices and embeddings only, not biases and norms (tensors with one axis).
+
+    Source: Loshchilov and Hutter (2019), arXiv 1711.05101.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=True)
+
+
+def constant(step: int, steps: int) -> float:
+    """Factor 1 throughout."""
+    return 1.0
+
+
+def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
+    """Rise linearly to 1 over ``warmup`` steps, then fall along half a cosine to ``floor``.
+
+    With a ``floor`` above 1 it rises to that instead, as a weight decay may.
+
+    Source: Loshchilov and Hutter (2017), arXiv 1608.03983, equation 5, without restarts.
+    """
+
+    def factor(step: int, steps: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        done = (step - warmup) / max(1, steps - warmup)
+        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+    return factor
+
+
+def warmup_linear(warmup: int) -> Schedule:
+    """Rise linearly to 1 over ``warmup`` steps, then fall linearly to 0 at the end.
+
+    Source: Devlin et al. (2019), arXiv 1810.04805, appendix A.2.
+    """
+
+    def factor(step: int, steps: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        return (steps - step) / max(1, steps - warmup)
+
+    return factor
