@@ -622,7 +622,7 @@ def everyday() -> frozenset[str]:
 @functools.cache
 def parts_of_models() -> frozenset[str]:
     """What the course's models call their layers and settings, which an answer may look at."""
-    files = [path for room in ("models", "nn") for path in (Path(__file__).parents[1] / room).glob("*.py")]
+    files = [path for room in ("models", "nn") for path in (Path(__file__).parents[1] / room).rglob("*.py")]
     return frozenset(name for path in files for name in re.findall(r"self\.([A-Za-z]\w*)", path.read_text("utf-8")))
 
 
