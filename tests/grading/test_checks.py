@@ -154,6 +154,22 @@ def train(model):
         namespace("04_transformer", "train", source)
 
 
+def test_nor_is_it_called_through_another_class():
+    source = """
+class Whole(Transformer):
+    def __init__(self, model):
+        super().__init__(model.config)
+        self.both = [model]
+    def encode(self, source, mask):
+        return self.both[0].encode(source, mask)
+def train(model):
+    source, target = next(batches())
+    return Whole(model)(source, source != PAD, target)
+"""
+    with pytest.raises(RuntimeError, match=r"model\.encode, then model\.decode"):
+        namespace("04_transformer", "train", source)
+
+
 def in_place(arguments, number):
     """Change one of the arguments; False where there is nothing to change."""
     given = arguments[number]
