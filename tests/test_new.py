@@ -12,6 +12,8 @@ import pytest
 from coursekit import new
 from coursekit.lectures import LectureError, home
 
+pytestmark = pytest.mark.slow  # it makes a lecture, a widget and a recipe, and runs what they must pass
+
 ROOM = ["coursekit", "exercises", "notebooks", "solutions", "tests"]
 
 
@@ -37,7 +39,6 @@ def house(tmp_path_factory):
     return copy
 
 
-@pytest.mark.slow
 def test_the_lecture_and_its_exercise_pass_what_is_asked_of_each(house):
     done = run(
         house, "pytest", "-n0", "tests/test_structure.py", "tests/grading/test_checks.py", "-k", "98 or setup_cell"
