@@ -342,25 +342,27 @@ def followed(
     """How many of the names are read from modules, and what is not listed of them."""
     if place == PLOTTING:
         return len(names), []  # told by ``plotting_in``
-    here, _, last = (place, "", "") if place in modules else place.rpartition(".")
+    here, path = place, [*names]
+    if place not in modules:  # what was imported from one
+        here, _, imported = place.rpartition(".")
+        path.insert(0, imported)
     if here not in modules:
         return 0, []  # told where it is imported
     one = importlib.import_module(here)
-    for number, name in enumerate([last, *names] if last else names, 1 - bool(last)):
+    for read, name in enumerate(path, 1 - len(path) + len(names)):
         if not hasattr(one, name):
-            return number - 1, []  # a variable of this name
+            return read - 1, []  # a variable of this name
         one = getattr(one, name)
         if isinstance(one, types.ModuleType):
             here = f"{here}.{name}"
             if here not in modules:
-                return number, [name]
+                return read, [name]
         elif not (name in FROM[here] if here in FROM else listed(name)):
-            return number, [name]
+            return read, [name]
         else:
-            beyond_it = names[number : number + 1]
-            if isinstance(one, type) and one is not Tensor and {*beyond_it} - METHODS - {"from_iterable"}:
-                return number, beyond_it  # a method whose object can be anything
-            return number, []
+            method = {*names[read : read + 1]} - METHODS - {"from_iterable"}
+            unbound = isinstance(one, type) and one is not Tensor  # then its object can be anything
+            return read, [*method] * unbound
     return len(names), [f"{here}, whatever of it"]
 
 
