@@ -215,6 +215,9 @@ FINDS = {
     "from collections import namedtuple": "namedtuple",
     "model.get_buffer('padding').zero_()": "get_buffer",
     "sys.modules": "sys",
+    "def f():\n    global torch\n    h(torch)\n    torch = 1": "torch, whatever of it",
+    "take = torch.optim.SGD.step\ntake(thing)": "step",
+    "same = type('A', (), {}) == B": "type",
     # of the thirteenth
     "gi_frame = f_builtins = None\ndef running(self):\n    return self.gi_frame": "gi_frame",
     "from tqdm import tqdm\nbar = tqdm([1]).fp\nbar.wrapper_setattr('a', thing)": "wrapper_setattr",
@@ -318,6 +321,12 @@ def test_everyday_code_is_listed(source):
 )
 def test_harmless_code_is_not_unusual(source):
     assert unusual(as_python(source)) == []
+
+
+def test_what_the_notebook_names_may_be_read_unless_libraries_have_it():
+    source = "loader.windows_of\nx.register_hook(f)"
+    assert unusual(source) == ["windows_of", "register_hook"]
+    assert unusual(source, "its `windows_of`; and a word like register_hook") == ["register_hook"]
 
 
 def test_answers_that_share_what_they_carry_are_told():
