@@ -14,7 +14,7 @@ from coursekit.lectures import LectureError, home
 
 pytestmark = pytest.mark.slow  # it makes a lecture, a widget and a recipe, and runs what they must pass
 
-ROOM = ["coursekit", "exercises", "notebooks", "solutions", "tests"]
+ROOM = ["coursekit", "docs", "exercises", "notebooks", "solutions", "tests"]
 
 
 def run(house, module, *words):
