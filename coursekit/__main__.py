@@ -1,3 +1,3 @@
-from coursekit.cli import main
+from coursekit.commands.cli import main
 
 main()

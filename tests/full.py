@@ -20,8 +20,8 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
+from coursekit.commands.lectures import execute, home, lectures
 from coursekit.grading.release import masters
-from coursekit.lectures import execute, home, lectures
 from coursekit.train.checkpoint import save_json
 
 PYTHONS = ("3.11", "3.12", "3.13")

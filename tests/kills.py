@@ -19,8 +19,8 @@ from pathlib import Path
 import nbformat
 import psutil
 
+from coursekit.commands.lectures import home
 from coursekit.grading.batch import grade
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, only
 
 FORK = multiprocessing.get_context("fork")

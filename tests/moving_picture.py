@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from coursekit.lectures import home
+from coursekit.commands.lectures import home
 from coursekit.nn.attention import record_attention
 from coursekit.recipes import bert
 from coursekit.viz import AttentionHeads

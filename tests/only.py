@@ -8,10 +8,10 @@ import nbformat
 import pytest
 
 import coursekit
-from coursekit.lectures import LectureError, find_lecture, home
+from coursekit.commands.lectures import LectureError, find_lecture, home
 
 TESTS, PACKAGE = Path(__file__).parent, Path(coursekit.__file__).parent
-FOR_ALL = {TESTS / "test_structure.py", TESTS / "test_lectures.py", TESTS / "grading" / "test_checks.py"}
+FOR_ALL = {TESTS / "test_structure.py", TESTS / "commands" / "test_lectures.py", TESTS / "grading" / "test_checks.py"}
 FOR_ALL |= {TESTS / "grading" / "test_release.py"}
 NAMED = re.compile(r"(?<![0-9])(\d\d)(?:_[a-z]|\b)")  # a lecture in the name of a case, as in [03_self_attention-...]
 

@@ -20,7 +20,7 @@ import nbformat
 from rich.console import Console
 from rich.table import Table
 
-from coursekit import lectures
+from coursekit.commands import lectures
 from coursekit.train.checkpoint import save_json
 
 SEEDS = 5

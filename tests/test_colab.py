@@ -9,8 +9,8 @@ import zipfile
 import nbformat
 import pytest
 
-from coursekit import doctor
-from coursekit.lectures import home
+from coursekit.commands import doctor
+from coursekit.commands.lectures import home
 from tests.colab.__main__ import HERE, TORCH, Failed, beside, chosen, name_of, normal, points, would_change
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from coursekit.lectures import home, lectures
+from coursekit.commands.lectures import home, lectures
 from tests.only import FOR_ALL, TESTS, files_of, modules_of
 
 
@@ -20,7 +20,7 @@ def test_modules_are_found_by_their_file_and_through_the_door_of_their_room():
 def test_a_lecture_touches_what_mirrors_its_imports_and_nothing_else():
     found = {path.relative_to(TESTS).as_posix() for path in files_of("03_self_attention")}
     assert {"nn/test_attention.py", "viz/test_heads.py", "test_structure.py"} <= found
-    assert not {"models/test_dino.py", "recipes/test_dino.py", "test_site.py"} & found
+    assert not {"models/test_dino.py", "recipes/test_dino.py", "commands/test_site.py"} & found
 
 
 @pytest.mark.parametrize("stem", [path.stem for path in lectures()])

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from rich.console import Console
 
-from coursekit.lectures import home
+from coursekit.commands.lectures import home
 from tests import full, seeds
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import nbformat
 
+from coursekit.commands.lectures import home
 from coursekit.grading.release import checks_of, mark_up
-from coursekit.lectures import home
 from tests.benchmarks.shared import Row, seconds
 from tests.grading.answers import models
 from tests.grading.answers.self_attention import RIGHT

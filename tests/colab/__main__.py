@@ -21,9 +21,9 @@ from typing import Any
 import nbformat
 from hatchling.builders.wheel import WheelBuilder
 
+from coursekit.commands.lectures import execute, home, lectures
+from coursekit.commands.publish import published_as, setup_cell
 from coursekit.grading.release import build_wheel, masters
-from coursekit.lectures import execute, home, lectures
-from coursekit.publish import published_as, setup_cell
 from tests.full import find_python
 
 HERE = Path(__file__).parent
@@ -132,7 +132,7 @@ def run_setup_cell(folder: Path, wheel: Path) -> None:
     """The cell itself in Colab's IPython: the course is there afterwards, and all else as it was."""
     there, content = packages(folder), beside(wheel, lectures()[0], FOLDER / "content" / "setup").parent
     shell = [folder / "bin" / "python", "-I", "-m", "IPython", "--no-banner", "--colors=NoColor", "-c"]
-    ask = "\nimport sys, coursekit.cli; assert 'torch' not in sys.modules; print(coursekit.__file__)"
+    ask = "\nimport sys, coursekit.commands.cli; assert 'torch' not in sys.modules; print(coursekit.__file__)"
     said = command(*shell, setup_cell(published_as(home())) + ask, cwd=content, IPYTHONDIR=str(FOLDER / "ipython"))
     if str(folder) not in said:
         raise Failed(f"the setup cell did not install the course: {said.strip().splitlines()[-1]}")

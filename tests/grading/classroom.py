@@ -5,8 +5,8 @@ import json
 
 import nbformat
 
+from coursekit.commands.lectures import home
 from coursekit.grading.release import mark_up
-from coursekit.lectures import home
 from tests.grading.answers import models
 from tests.grading.answers import seq2seq_attention as answers
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import home
 from coursekit.grading import batch, walls
 from coursekit.grading.checks import seq2seq_attention as check
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, forged, only
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.slow]

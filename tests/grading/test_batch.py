@@ -7,8 +7,8 @@ import zipfile
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, batch, records
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, only
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

@@ -15,9 +15,9 @@ from contextlib import closing
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import home
 from coursekit.grading import batch
 from coursekit.grading.book import as_plain_text
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, cell_of, only
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.slow]

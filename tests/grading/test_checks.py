@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from coursekit.commands.lectures import home
 from coursekit.grading.calls import Seed, Unusable, collect, fresh_copies, same
 from coursekit.grading.parts import (
     DIVERGED,
@@ -24,7 +25,6 @@ from coursekit.grading.parts import (
     without_values,
 )
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
-from coursekit.lectures import home
 from tests.grading.answers import changed
 
 EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}

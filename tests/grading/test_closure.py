@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import coursekit
+from coursekit.commands.lectures import home
 from coursekit.grading.closure import closure, fingerprint, imported, path_of
 from coursekit.grading.release import checks_of, masters
-from coursekit.lectures import home
 
 CHECKS = "coursekit.grading.checks."
 

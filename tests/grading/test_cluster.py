@@ -14,9 +14,9 @@ import distributed  # noqa: F401 - its defaults must be there before a test sets
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, batch
 from coursekit.grading.cluster import new_certificate
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, SOLUTIONS, only
 
 CLASS = 8

@@ -21,11 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coursekit
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, intake, reading
 from coursekit.grading.identity import Student
 from coursekit.grading.intake import submissions
 from coursekit.grading.notebooks import NoNotebookError, answers, cells_of, read_released
-from coursekit.lectures import home
 from tests.grading.classroom import (
     NAME,
     RELEASED,

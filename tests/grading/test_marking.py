@@ -21,6 +21,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, batch, folder, marking, sandbox
 from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
@@ -28,7 +29,6 @@ from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_argume
 from coursekit.grading.intake import Submission
 from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped, syntax_error
 from coursekit.grading.release import mark_up, masters
-from coursekit.lectures import home
 from tests.grading.answers import models
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
 

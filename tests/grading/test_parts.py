@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from coursekit.commands.lectures import home
 from coursekit.grading import checks
 from coursekit.grading.calls import collect
 from coursekit.grading.checks.common import sizes, tied
 from coursekit.grading.mistakes import Compared, alike, by_task, recognise
 from coursekit.grading.parts import Case, CheckFailed, Part
 from coursekit.grading.release import checks_of, masters
-from coursekit.lectures import home
 from tests.grading.test_checks import ANSWERS, EXERCISES, namespace
 
 MODULES = sorted(Path(checks.__file__).parent.glob("[!_]*.py"))

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from coursekit.commands.lectures import home
 from coursekit.grading.calls import spoiled
 from coursekit.grading.magics import as_python
 from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
 from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import borrowed_in
-from coursekit.lectures import home
 from tests.grading.answers import self_attention, transformer
 
 HIDES = {

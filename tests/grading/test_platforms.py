@@ -16,10 +16,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, intake, platforms, walls
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.marking import mark, seed_for
-from coursekit.lectures import home
 from tests.grading.classroom import NAME, POINTS, RELEASED, SOLUTIONS, bare, handed_in, mutants, only, saved_by_colab
 
 FILE = f"{NAME}.ipynb"

@@ -10,10 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from coursekit.commands.lectures import execute, home
 from coursekit.grading import GradingError
 from coursekit.grading.parts import GIVEN
 from coursekit.grading.release import checks_of, mark_up, masters, problems_of, release, student_kit
-from coursekit.lectures import execute, home
 
 MASTERS = masters(home())
 SEQ2SEQ = next(path for path in MASTERS if path.stem == "02_seq2seq_attention")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coursekit.commands.lectures import home
 from coursekit.grading.batch import released
 from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
-from coursekit.lectures import home
 
 FORBIDDEN = ("layer_norm", "batch_norm", "cross_entropy_loss(label_smoothing)")
 RELEASED = "import coursekit.nn.attention as course\nuse `course.attend` here"

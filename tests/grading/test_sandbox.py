@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from coursekit.commands.lectures import home
 from coursekit.grading import GradingError, batch, inside, sandbox, walls
 from coursekit.grading.sandbox import ANSWER_BYTES, FORGED, TOO_MUCH, Broken, Channel
-from coursekit.lectures import home
 from tests.grading.classroom import NAME
 
 # What student code finds out about where it is, as JSON in the bytes of a tensor.

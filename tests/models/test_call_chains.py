@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coursekit.single import models
+from coursekit.commands.single import models
 from tests.train.objectives import OBJECTIVES
 
 PACKAGE = Path(import_module("coursekit").__file__).parent

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from coursekit.cli import main
+from coursekit.commands.cli import main
 from coursekit.recipes import gpt as recipe
 
 TEXTS = {

@@ -10,8 +10,8 @@ from nbclient import NotebookClient
 from torch import nn
 from traitlets.config import Config
 
+from coursekit.commands.lectures import own_sockets
 from coursekit.data.batches import Fresh, Shuffled
-from coursekit.lectures import own_sockets
 from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine
 from coursekit.train.device import autocast, has_fast_bf16, seed
 

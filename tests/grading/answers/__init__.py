@@ -11,8 +11,8 @@ import re
 
 import nbformat
 
+from coursekit.commands.lectures import home
 from coursekit.grading.release import mark_up
-from coursekit.lectures import home
 
 MODEL, FIRST = "the model answer", "the first right answer"
 

@@ -21,7 +21,7 @@ class LectureError(Exception):
 def home() -> Path:
     """The folder that holds ``notebooks/``: here, above here, or where the package was installed from."""
     here = Path.cwd()
-    for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
         if (folder / "notebooks").is_dir() and list((folder / "notebooks").glob("[0-9][0-9]_*.ipynb")):
             return folder
     raise LectureError("no folder 'notebooks' here or above: change into the course's folder first")

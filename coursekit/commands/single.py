@@ -2,7 +2,7 @@
 
 The code is cut out of the package's files, docstrings and comments included: all of the model's own file, and of the
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
-as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/demos.py``.
+as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
 """
 
 import ast
@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 from textwrap import fill
 
-from coursekit.lectures import LectureError
+from coursekit.commands.lectures import LectureError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HUB = "coursekit.models.pretrained"  # left out: it reads and writes Hugging Face's files, with the room convert
-CHECKS, DEMOS = "coursekit.nn.checks", "coursekit.demos"  # the last two sections
+CHECKS, DEMOS = "coursekit.nn.checks", "coursekit.commands.demos"  # the last two sections
 HEAD = """\
 # Written by `coursekit single {model}`; the files that it is taken from are named below.
 # Copyright (c) 2026 the authors of "Attention, hands on". SPDX-License-Identifier: MIT

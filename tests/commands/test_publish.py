@@ -11,11 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit import cli, site
-from coursekit import publish as publishing
+from coursekit.commands import cli, site
+from coursekit.commands import publish as publishing
+from coursekit.commands.lectures import LectureError, home
+from coursekit.commands.publish import publish, published_as, setup_cell, write_notebook
 from coursekit.grading import GradingError
-from coursekit.lectures import LectureError, home
-from coursekit.publish import publish, published_as, setup_cell, write_notebook
 
 NAME = "03_self_attention"
 FILES = ["pyproject.toml", "README.md", f"notebooks/{NAME}.ipynb", "notebooks/01_language_models.ipynb"]

@@ -19,9 +19,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from coursekit.commands.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
+from coursekit.commands.single import models, single
 from coursekit.files import write_atomically
-from coursekit.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
-from coursekit.single import models, single
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints handouts
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
@@ -58,7 +58,13 @@ ROOMS = (
 RUN = ("Two commands", "Lectures", "Exercises")
 
 SETTINGS: dict[str, Any] = {
-    "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "coursekit.site"],
+    "extensions": [
+        "myst_nb",
+        "sphinx.ext.autodoc",
+        "sphinx.ext.napoleon",
+        "sphinx.ext.viewcode",
+        "coursekit.commands.site",
+    ],
     "html_theme": "sphinx_book_theme",
     "html_theme_options": {
         "use_fullscreen_button": False,
@@ -231,7 +237,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     (source / "_static" / "site.css").write_text(read_packaged("site.css"), encoding="utf-8")
     title, about = heading(home() / "README.md")
     (source / "conf.py").write_text(
-        f"from coursekit.site import SETTINGS\nglobals().update(SETTINGS)\nproject = html_title = {title!r}\n",
+        f"from coursekit.commands.site import SETTINGS\nglobals().update(SETTINGS)\nproject = html_title = {title!r}\n",
         encoding="utf-8",
     )
     # the package's code has pages of its own on the site
@@ -378,7 +384,7 @@ def with_links(text: str, source: Path, folder: str = "") -> str:
 
 def run_page(readme: str, source: Path) -> str:
     """How the course is run, in the README's own words; its links lead to the pages of the site."""
-    from coursekit.publish import GITHUB, published_as
+    from coursekit.commands.publish import GITHUB, published_as
 
     repository = published_as(home()) if (home() / "pyproject.toml").exists() else None
     where = f"`git clone {GITHUB}{repository}`" if repository else "from whoever gave you this site"
@@ -547,4 +553,4 @@ def copy_reveal(folder: Path) -> None:
 
 
 def read_packaged(name: str) -> str:
-    return (files("coursekit") / "site_files" / name).read_text(encoding="utf-8")
+    return (files("coursekit.commands") / "site_files" / name).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import nbformat
 import psutil
 import pytest
 
-from coursekit import cli, doctor, lectures
+from coursekit.commands import cli, doctor, lectures
 
 
 def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
@@ -58,7 +58,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments, says, course, monkey
 
 def test_outside_the_course_it_says_where_to_go(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lectures, "__file__", str(tmp_path / "coursekit" / "lectures.py"))
+    monkeypatch.setattr(lectures, "__file__", str(tmp_path / "coursekit" / "commands" / "lectures.py"))
     code, _, err = run("run", "1", monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
     assert "change into the course's folder" in err

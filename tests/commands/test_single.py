@@ -10,9 +10,9 @@ from importlib import import_module
 import pytest
 import torch
 
-from coursekit import cli
-from coursekit.lectures import LectureError, home
-from coursekit.single import models, single
+from coursekit.commands import cli
+from coursekit.commands.lectures import LectureError, home
+from coursekit.commands.single import models, single
 from tests.train.objectives import OBJECTIVES
 
 BODY = "Bert(BertConfig(30, 16, 2, 32, 2, 10))"

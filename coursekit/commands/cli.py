@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from coursekit import doctor as diagnosis
-from coursekit import lectures
-from coursekit.cli_grade import app as grade
+from coursekit.commands import doctor as diagnosis
+from coursekit.commands import lectures
+from coursekit.commands.grade import app as grade
 from coursekit.grading import GradingError, printable
 from coursekit.recipes import recipes
 
@@ -191,7 +191,7 @@ def single(
     out: Annotated[Path | None, typer.Option(help="The file to write (default: MODEL_single.py here).")] = None,
 ) -> None:
     """Write a model with everything that it uses into one Python file that needs only torch."""
-    from coursekit import single as writing
+    from coursekit.commands import single as writing
 
     text, out = writing.single(model), out or Path(f"{model}_single.py")
     if out.exists():
@@ -208,7 +208,7 @@ def site(
     ] = None,
 ) -> None:
     """Build the course as a static site from its executed lectures."""
-    from coursekit import site as building
+    from coursekit.commands import site as building
 
     build = lectures.home() / "build"
     out = out or build / "site"
@@ -226,7 +226,7 @@ def slides(
     ] = None,
 ) -> None:
     """Write executed lectures as slides; the key S opens the speaker's view."""
-    from coursekit import site as building
+    from coursekit.commands import site as building
 
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:
@@ -243,7 +243,7 @@ def handout(
     ] = None,
 ) -> None:
     """Print executed lectures as PDFs: the whole text with its answers."""
-    from coursekit import site as building
+    from coursekit.commands import site as building
 
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:
@@ -290,7 +290,7 @@ def publish(
 ) -> None:
     """Write the course's public address into notebooks, exercises, README and metadata."""
     need_nbgrader()
-    from coursekit import publish as publishing
+    from coursekit.commands import publish as publishing
 
     changed = publishing.publish(lectures.home(), repository)
     for path in changed:
@@ -307,7 +307,7 @@ def new(
 ) -> None:
     """Make the files of a lecture with its exercise, of a widget or of a recipe; TODO marks what is to be filled in."""
     need_nbgrader()
-    from coursekit import new as making
+    from coursekit.commands import new as making
 
     if what.isdigit():
         made = making.new_lecture(lectures.home(), int(what), name, title)

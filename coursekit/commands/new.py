@@ -12,10 +12,10 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from coursekit.commands.lectures import LectureError
+from coursekit.commands.publish import colab_line, published_as, setup_cell
 from coursekit.files import write_atomically
 from coursekit.grading.release import release
-from coursekit.lectures import LectureError
-from coursekit.publish import colab_line, published_as, setup_cell
 
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
 GRADED = {"grade": False, "locked": True, "schema_version": 3, "solution": False, "task": False}
@@ -31,7 +31,7 @@ KINDS = {
 
 def template(file: str, **values: str) -> str:
     """A file of ``coursekit/templates`` with each ``@NAME@`` replaced."""
-    text = (files("coursekit") / "templates" / f"{file}.txt").read_text(encoding="utf-8")
+    text = (files("coursekit.commands") / "templates" / f"{file}.txt").read_text(encoding="utf-8")
     return re.sub(r"@([A-Z]+)@", lambda found: values[found[1].lower()], text)
 
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from coursekit import lectures
-from coursekit.doctor import WITH_NBGRADER
+from coursekit.commands import lectures
+from coursekit.commands.doctor import WITH_NBGRADER
 from coursekit.grading import GradingError, printable
 
 DUE = ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]

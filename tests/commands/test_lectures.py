@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 
-from coursekit.lectures import to_html, with_spaces
+from coursekit.commands.lectures import to_html, with_spaces
 
 TEXT = """# Why divide by $\\sqrt{d_k}$?
 

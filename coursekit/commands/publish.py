@@ -12,9 +12,9 @@ from pathlib import Path
 
 import nbformat
 
+from coursekit.commands.lectures import LectureError
 from coursekit.files import write_atomically
 from coursekit.grading.release import refuse_to_lose_answers, release
-from coursekit.lectures import LectureError
 
 GITHUB = "https://github.com/"
 # The archive of the main branch takes no login, no git and no history: one download, from which pip builds the package.

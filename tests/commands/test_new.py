@@ -9,8 +9,8 @@ import sys
 import nbformat
 import pytest
 
-from coursekit import new
-from coursekit.lectures import LectureError, home
+from coursekit.commands import new
+from coursekit.commands.lectures import LectureError, home
 
 pytestmark = pytest.mark.slow  # it makes a lecture, a widget and a recipe, and runs what they must pass
 

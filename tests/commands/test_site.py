@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from coursekit import cli, lectures, site
-from coursekit.single import single
+from coursekit.commands import cli, lectures, site
+from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz.claims import Claims
 

@@ -1,0 +1,1 @@
+"""What the command ``coursekit`` does, and its commands."""
