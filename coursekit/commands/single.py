@@ -141,11 +141,10 @@ def import_lines(imports: set[Import]) -> str:
 
 
 def section(module: str, statements: list[ast.stmt], own: bool) -> str:
-    """Statements of one file below its name and, of another than the model's, what its docstring says of them."""
+    """Statements of one file below its name and, of another than the model's, the legend of its shapes."""
     here = source(module)
-    paragraphs = [] if own or module == DEMOS else here.docstring.split("\n\n")
-    about = "\n\n".join(text for text in paragraphs if not text.startswith("Read it"))
-    lines = [f"--- {here.path} ".ljust(118, "-"), *about.splitlines()]
+    legends = [] if own else [text for text in here.docstring.split("\n\n") if text.startswith("Legend:")]
+    lines = [f"--- {here.path} ".ljust(118, "-"), *"".join(legends).splitlines()]
     text, before = "\n".join(f"# {line}".rstrip() for line in lines) + "\n\n\n", None
     for node in sorted(statements, key=lambda node: node.lineno):
         plain = all(isinstance(one, ast.Assign | ast.AnnAssign) for one in (before, node))
@@ -163,6 +162,8 @@ def contents(kept: dict[str, list[ast.stmt]], order: list[str]) -> str:
         lines.append(f"    {source(module).path}: {', '.join(names)}")
     text = "\n".join(source(module).docstring + source(module).cut(node) for module in order for node in kept[module])
     named = {f"coursekit.{a or b}".replace("/", ".") for a, b in re.findall(NAMED, text)} - {*order, HUB}
+    beside = {name for module in order for name, node in source(module).definitions.items() if node not in kept[module]}
+    named |= beside & {*re.findall(r"``(\w+)``", text)}
     away = [LOOP] * ("Training" in text) + [f"``{name}``" for name in sorted(named)]
     lines += ["", f"Named below, but only in the course: {', '.join(away)}."] if away else []
     return "\n".join(fill(line, 116, subsequent_indent=" " * 8 if line.startswith(" ") else "") for line in lines)
