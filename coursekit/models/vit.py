@@ -3,8 +3,8 @@
 Read it top to bottom: images as rows of patches and back, the configuration with the published sizes, the model, its
 objective.
 
-Call chain: ``ViT.forward`` -> ``ViT.hidden`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for
-each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
+Call chain: ``ViT.forward`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for each layer ``Block`` in
+``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the last layer is ``ViT.last_block``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, T tokens (N and the class token), D = d_model,
 K classes.
@@ -282,9 +282,25 @@ class ViT(Pretrained):
         x = hidden[:, 0] if self.config.pooling == "class" else hidden.mean(dim=1)
         return x if self.representation is None else torch.tanh(self.representation(x))
 
+    def last_block(self, x: Tensor) -> Tensor:
+        """What the last block makes of the tokens that are pooled: (B, T, D), or of the class token alone, (B, 1, D).
+
+        Nobody reads what it makes of the others, so they are but keys and values there: the same numbers for less.
+        Where attention is recorded, all are computed.
+        """
+        block = self.blocks[-1]
+        if self.config.pooling != "class" or block.attention.recorded is not None:
+            return block(x)
+        y = block.attention_residual.norm(x)
+        attended = block.attention(y[:, :1], memory=y)
+        return block.feed_forward_residual(x[:, :1] + block.attention_residual.dropped(attended), block.feed_forward)
+
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B, K), or the pooled vectors where ``classes`` is 0; arguments as for ``hidden_states``."""
-        return self.head(self.pool(self.hidden(images)))
+        x = self.embed(images)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        return self.head(self.pool(self.norm(self.last_block(x))))
 
 
 def names_of(classes: int, labels: Sequence[str]) -> tuple[str, ...]:

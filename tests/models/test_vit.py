@@ -222,8 +222,27 @@ def test_what_comes_out_step_by_step(kind):
     if kind == "with a hidden layer":
         pooled = torch.tanh(model.representation(pooled))
     torch.testing.assert_close(model.pool(hidden), pooled, atol=1e-12, rtol=1e-12)
-    assert torch.equal(model(images), model.head(model.pool(hidden)))
+    torch.testing.assert_close(model(images), model.head(model.pool(hidden)), atol=1e-12, rtol=1e-12)
     assert model(images).shape == (3, D if kind == "without a head" else K)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_block_computes_what_is_pooled(kind):
+    """In training, too, where whole branches of a sample are left out: the same draws for one token as for all."""
+    model = make(**KINDS[kind] | {"drop_path": 0.4}).train()
+    x = model.hidden_states(pictures())[-2][:1].expand(40, -1, -1)
+    found = []
+    for block in (model.last_block, model.blocks[-1]):
+        torch.manual_seed(0)
+        found.append(block(x))
+    read = slice(None) if kind == "mean" else slice(1)
+    assert len(found[0][:, 0].unique(dim=0)) == 4, "each of two branches is there or not"
+    torch.testing.assert_close(found[0], found[1][:, read], atol=1e-12, rtol=1e-12)
+    with record_attention(model) as maps:
+        model(pictures())
+    assert {x.shape[-2] for calls in maps.values() for x in calls} == {N + (kind != "mean")}, (
+        "of all tokens, where someone looks"
+    )
 
 
 # --- who sees whom --------------------------------------------------------------------------------------------
@@ -413,7 +432,7 @@ def test_a_new_head_begins_at_zero_on_the_same_body():
     assert [id(p) for p in model.parameters()][: len(body)] == [id(p) for p in body]
     assert len(list(model.parameters())) == len(body) + 2
     model.replace_head(0)
-    assert torch.equal(model(images), hidden[:, 0])
+    torch.testing.assert_close(model(images), hidden[:, 0], atol=1e-12, rtol=1e-12)
     assert (model.labels, model.config.classes) == ((), 0)
     with pytest.raises(ValueError, match="2 labels: must be as many as classes=3, or none"):
         model.replace_head(3, ["a", "b"])
