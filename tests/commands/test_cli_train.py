@@ -4,7 +4,7 @@ import pytest
 
 from coursekit.recipes import gpt, vit
 from coursekit.train import CheckpointError
-from tests.test_cli import run
+from tests.commands.test_cli import run
 
 
 @pytest.fixture
