@@ -268,18 +268,12 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
     """What a person should look at in the code: what it borrows from the course, and what a part forbids."""
     checks = checks_of(marking.exercise)
     code = {name: source for name, source in answers.items() if name not in checks.WRITTEN}
-    notes = [f"{name} {words}" for name, source in code.items() for words in few(borrowed_in(source, released))]
-    cells = [cell for cell in marking.master.cells if cell.cell_type == "code"]
-    stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
-    given: list[str] = []
-    places: dict[str, int] = {}  # of each answer, the number of given cells before it
-    for cell in cells:
-        if mark_up(cell).get("solution"):
-            places[mark_up(cell)["grade_id"]] = len(given)
-        else:
-            given.append(as_python(cell.source))
+    given, stubs, above = around_answers(marking.master)
+    notes = []
     for name, source in code.items():
-        notes += [f"{name} {words}: read it" for words in few(shadowed_in(source, given, stubs, places[name]))]
+        place, text = above[name]
+        notes += [f"{name} {words}" for words in few(borrowed_in(source, given, place, text))]
+        notes += [f"{name} {words}: read it" for words in few(shadowed_in(source, given, stubs, place))]
         if found := unusual(source, released):
             shown = ", ".join(few([shortened(what, 60) for what in found]))
             notes.append(f"{name} uses {shown}, which few answers need: worth a look")
@@ -293,6 +287,24 @@ def notes_on(marking: Marking, answers: dict[str, str], released: str) -> list[s
             if named := forbidden_in(answers.get(name, ""), part.forbidden):
                 notes.append(f"{name} names {named}, which it must not use")
     return notes
+
+
+def around_answers(notebook: nbformat.NotebookNode) -> tuple[list[str], list[str], dict[str, tuple[int, str]]]:
+    """The code of a released notebook's given cells, its stubs, and what stands above each answer.
+
+    The last is, by the answer's name, the number of given cells above it, and all text and code there.
+    """
+    given: list[str] = []
+    stubs: list[str] = []
+    above, told = {}, ""
+    for cell in notebook.cells:
+        told += cell.source + "\n"
+        if mark_up(cell).get("solution"):
+            above[mark_up(cell)["grade_id"]] = len(given), told
+            stubs += [cell.source] * (cell.cell_type == "code")
+        elif cell.cell_type == "code":
+            given.append(as_python(cell.source))
+    return given, stubs, above
 
 
 def flag_late(submission: Submission, due: datetime | None) -> None:

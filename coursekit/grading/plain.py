@@ -48,7 +48,8 @@ from coursekit.grading.rules import (
 
 MODULES = words(
     """torch torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.linalg torch.special torch.optim torch.cuda
-    numpy numpy.linalg math statistics functools itertools dataclasses time operator warnings coursekit.nn.attention"""
+    torch.testing numpy numpy.linalg math statistics functools itertools dataclasses time operator warnings
+    coursekit.nn.attention"""
 )
 TYPES = words("__future__ typing collections.abc")  # and from them, these names alone: they only annotate
 ANNOTATIONS = words(
@@ -98,7 +99,7 @@ ATTRIBUTES = words(
 FUNCTIONS = words(
     """abs all any bool dict divmod enumerate filter float frozenset int isinstance issubclass iter len list map max min
     next object pow print range repr reversed round set slice sorted staticmethod classmethod property str sum super
-    tuple zip Exception ValueError TypeError IndexError KeyError RuntimeError NotImplementedError AssertionError
+    tuple type zip Exception ValueError TypeError IndexError KeyError RuntimeError NotImplementedError AssertionError
     ZeroDivisionError NotImplemented Ellipsis Warning UserWarning DeprecationWarning FutureWarning RuntimeWarning"""
 )
 STORED = words(  # on ``self``, besides names of its own: even of PyTorch's, the marking needs none of them
@@ -130,6 +131,7 @@ FROM = {
     "re": words("IGNORECASE MULTILINE compile escape findall finditer fullmatch match search split sub"),
     "string": words("ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace"),
     "time": words("monotonic perf_counter process_time time"),
+    "torch.testing": words("assert_close"),
     "torch.nn.utils.rnn": words("pack_padded_sequence pack_sequence pad_packed_sequence pad_sequence"),
     "torch.optim.lr_scheduler": words(
         """ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts ExponentialLR LambdaLR LinearLR MultiStepLR
@@ -501,7 +503,7 @@ def direct(function: ast.FunctionDef) -> Iterator[ast.AST]:
 def from_outside(source: str, known: Collection[str]) -> list[str]:
     """What is there anyway, by names that the source does not define."""
     modules = sys.stdlib_module_names - OPEN - imports_in(source).keys()  # which a given cell may have imported
-    return sorted(builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN | modules) - {*known})
+    return sorted(builtins_in(source) & ({*vars(builtins)} | NOT_ITS_OWN | modules) - {*known, "__name__"})
 
 
 def plotting_in(nodes: list[ast.AST]) -> list[str]:
@@ -640,7 +642,7 @@ def is_exception(one: Any) -> bool:
 
 def is_listed(name: str, given: Collection[str]) -> bool:
     if is_dunder(name):
-        return name in METHODS
+        return name in METHODS | {"__name__"}
     return name in ATTRIBUTES or name in given or name not in brought_along()
 
 

@@ -39,23 +39,27 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     return ""
 
 
-FROM = re.compile(r"from (coursekit[\w.]*) import (\([^)]*\)|[^\n]*)")
 TO_LOOK_AT = "# to look at, not to learn from"  # behind a line of a given cell
 
 
-def borrowed_in(source: str, released: str) -> list[str]:
+def borrowed_in(source: str, given: Sequence[str], place: int, told: str) -> list[str]:
     """What an answer takes from the course although the exercise does not give it (``plain.unusual``: in hidden ways).
+
+    It may import again what a cell above it has imported, as long as no given cell takes that away, or shows it only to
+    be looked at; and of a module it may use what the text and the cells above use of it.
 
     Args:
         source: an answer.
-        released: all text and code of the released notebook, whose given cells import what answers may use.
+        given: the code of the released notebook's other cells.
+        place: how many of the given cells stand above the answer.
+        told: all text and code of the released notebook above the answer.
 
     Returns:
         Words that follow the answer's name, each once. They are for a person, who decides.
     """
-    given = set(re.findall(r"\w+", released)) - defined_in(source)
-    modules = set(re.findall(r"import coursekit[\w.]* as (\w+)", released))
-    imported = {(place, name) for place, some in FROM.findall(released) for name in re.findall(r"\w+", some)}
+    bound = [node for one in given for node in nodes_of(one) if isinstance(node, ast.Import)]
+    modules = {alias.asname for node in bound for alias in node.names if alias.asname and is_course(alias.name)}
+    offered = courses_in(given[:place], withheld_by(given))
     nodes = nodes_of(source)
     asked = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     found = [
@@ -66,19 +70,43 @@ def borrowed_in(source: str, released: str) -> list[str]:
     found += ["uses coursekit, whatever of it"] * any(isinstance(n, ast.Name) and n.id == "coursekit" for n in nodes)
     for node in nodes:
         if isinstance(node, ast.Import):
-            others = [alias for alias in node.names if f"import {alias.name} as {alias.asname}" not in released]
+            others = [alias for alias in node.names if (alias.name, alias.asname) not in offered]
             found += [f"imports {alias.name}" for alias in others if is_course(alias.name)]
         elif isinstance(node, ast.ImportFrom) and is_course(node.module or ""):
-            others = [alias.name for alias in node.names if (node.module, alias.name) not in imported]
+            others = [alias.name for alias in node.names if (node.module, alias.name) not in offered]
             found += [f"imports {name} from {node.module}" for name in others]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             text = str(node.value).removeprefix("b'")
             found += [f"names {text[:60]!r} in a text"] * is_course(text)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            found += [f"uses {node.value.id}.{node.attr}, which the exercise does not give"] * (node.attr not in given)
+            name = f"{node.value.id}.{node.attr}"
+            its_own = node.attr in defined_in(source)
+            is_given = re.search(rf"\b{name}\b", told) and not its_own
+            found += [f"uses {name}, which the exercise does not give"] * (not is_given)
     if source.strip() and not nodes_of(source):
         found.append("cannot be read by Python, or is too long: read it")
     return list(dict.fromkeys(found))
+
+
+def courses_in(cells: Sequence[str], withheld: Collection[str]) -> set[tuple[str, str | None]]:
+    """What of the course these cells import, but for what is withheld: module and name, or module and its alias."""
+    found = set()
+    for node in (node for one in cells for node in nodes_of(one)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            kept = [alias for alias in node.names if (alias.asname or alias.name) not in withheld]
+            whole = isinstance(node, ast.Import)
+            found |= {(alias.name, alias.asname) if whole else (node.module, alias.name) for alias in kept}
+    return {(module, name) for module, name in found if name and is_course(module or "")}
+
+
+def withheld_by(given: Sequence[str]) -> set[str]:
+    """Names that given cells take away, or show only to be looked at."""
+    deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
+    return deleted | shown_by(given)
+
+
+def shown_by(given: Sequence[str]) -> set[str]:
+    return {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
 
 
 def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place: int) -> list[str]:
@@ -100,8 +128,8 @@ def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place
     found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
     deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
     found += [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
-    shown = {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
-    found += [f"reads {name}, which is there to be looked at" for name in sorted(shown & builtins_in(source))]
+    shown = shown_by(given) & builtins_in(source)
+    found += [f"reads {name}, which is there to be looked at" for name in sorted(shown)]
     there, later = (set[str]().union(*map(made_in, some)) for some in ([*given[:place], *stubs], given[place:]))
     waiting = builtins_in(source, functions=True) & later - there - deleted - {*vars(builtins), *imported}
     return found + [f"reads {name}, which a later cell makes" for name in sorted(waiting)]

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.commands.lectures import home
-from coursekit.grading.batch import released
+from coursekit.grading.batch import around_answers, released
 from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
-from coursekit.grading.rules import borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
+from coursekit.grading.rules import TO_LOOK_AT, borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
 
 FORBIDDEN = ("layer_norm", "batch_norm", "cross_entropy_loss(label_smoothing)")
-RELEASED = "import coursekit.nn.attention as course\nuse `course.attend` here"
+COURSE = "import coursekit.nn.attention as course"
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,14 @@ def test_what_given_cells_call_and_hide_is_theirs(source, words):
     assert shadowed_in(source, GIVEN, ["def average(x):\n    raise NotImplementedError"], place=1) == words
 
 
-def test_no_model_answer_replaces_what_given_cells_call():
-    for path in masters(home()):
-        cells = [cell for cell in released(path.stem, home()).cells if cell.cell_type == "code"]
-        stubs = [cell.source for cell in cells if mark_up(cell).get("solution")]
-        rest = [as_python(cell.source) for cell in cells if not mark_up(cell).get("solution")]
-        place = 0
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and not mark_up(cell).get("solution"):
-                place += 1
-            elif cell.cell_type == "code":
-                assert shadowed_in(as_python(cell.source), rest, stubs, place) == []
+@pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
+def test_model_answers_take_only_what_their_exercise_gives_and_replace_nothing(path):
+    given, stubs, above = around_answers(released(path.stem, home()))
+    for cell in nbformat.read(path, as_version=4).cells:
+        if mark_up(cell).get("solution") and cell.cell_type == "code":
+            place, told = above[mark_up(cell)["grade_id"]]
+            source = as_python(cell.source)
+            assert shadowed_in(source, given, stubs, place) == borrowed_in(source, given, place, told) == []
 
 
 @pytest.mark.parametrize(
@@ -119,16 +116,9 @@ def test_no_model_answer_replaces_what_given_cells_call():
     ],
 )
 def test_borrowed_code_is_flagged_whatever_way_it_comes(source, words):
-    assert any(found.startswith(words) for found in borrowed_in(as_python(source), RELEASED))
-
-
-@pytest.mark.parametrize("path", masters(home()), ids=lambda path: path.stem)
-def test_model_answers_borrow_only_what_their_exercise_gives(path):
-    released = nbformat.read(home() / "exercises" / path.stem / path.name, as_version=4)
-    text = "\n".join(cell.source for cell in released.cells)
-    for cell in nbformat.read(path, as_version=4).cells:
-        if mark_up(cell).get("solution") and cell.cell_type == "code":
-            assert borrowed_in(cell.source, text) == []
+    assert any(
+        found.startswith(words) for found in borrowed_in(as_python(source), [COURSE], 1, "use `course.attend` here")
+    )
 
 
 def test_lines_that_exist_are_those_on_which_a_statement_begins():
@@ -141,13 +131,13 @@ def test_lines_that_exist_are_those_on_which_a_statement_begins():
 @given(st.text(max_size=200))
 def test_no_source_is_too_strange(source):
     list(nodes_of(source))
-    borrowed_in(source, source)
+    borrowed_in(source, [source], 1, source)
     forbidden_in(source, FORBIDDEN)
 
 
 def test_deep_and_long_sources_are_read_or_given_up():
     for source in ("(" * 5000, "x = " + "-" * 100_000 + "1", "a." * 50_000 + "b", "\0", "x = '\ud800'"):
-        assert isinstance(borrowed_in(source, ""), list)
+        assert isinstance(borrowed_in(source, [], 0, ""), list)
 
 
 def test_what_is_there_to_be_looked_at_is_not_to_be_read():
@@ -161,10 +151,26 @@ def test_what_is_there_to_be_looked_at_is_not_to_be_read():
     ]
 
 
-def test_what_a_given_cell_imports_may_be_imported_again():
-    released = "from coursekit.nn.sampling import (\n    top_k,\n    top_p,\n)\nimport coursekit.nn.attention as course"
-    source = "from coursekit.nn.sampling import top_k\nimport coursekit.nn.attention as course"
-    assert borrowed_in(source, released) == []
-    assert borrowed_in(source.replace("top_k", "next_token"), released) == [
-        "imports next_token from coursekit.nn.sampling"
-    ]
+GIVES = ["from coursekit.nn.sampling import (\n    top_k,\n    top_p,\n)", "import coursekit.nn.attention as course"]
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "later", "words"),
+    [
+        ("from coursekit.nn.sampling import top_k\nimport coursekit.nn.attention as course", 2, "", []),
+        ("from coursekit.nn.sampling import next_token", 2, "", ["imports next_token from coursekit.nn.sampling"]),
+        ("from coursekit.nn.sampling import top_k", 0, "", ["imports top_k from coursekit.nn.sampling"]),
+        ("import coursekit.nn.attention as c", 2, "", ["imports coursekit.nn.attention"]),
+        ("import coursekit.nn.attention as course", 1, "", ["imports coursekit.nn.attention"]),
+        ("from coursekit.nn.sampling import top_k as k", 2, "del top_k", ["imports top_k from coursekit.nn.sampling"]),
+        ("from coursekit.nn import sampling", 2, "", ["imports sampling from coursekit.nn"]),
+    ],
+)
+def test_what_cells_above_import_may_be_imported_again_if_nothing_takes_it_away(source, place, later, words):
+    assert borrowed_in(source, [*GIVES, later], place, "") == words
+
+
+def test_what_is_imported_to_be_looked_at_is_not_to_be_imported_again():
+    given = [f"from coursekit.data.series import station  {TO_LOOK_AT}"]
+    source = "from coursekit.data.series import station as s"
+    assert borrowed_in(source, given, 1, "") == ["imports station from coursekit.data.series"]
