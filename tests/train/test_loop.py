@@ -13,7 +13,7 @@ from traitlets.config import Config
 from coursekit.commands.lectures import own_sockets
 from coursekit.data.batches import Fresh, Shuffled
 from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine
-from coursekit.train.device import autocast, has_fast_bf16, seed
+from coursekit.train.device import autocast, gain_of_bf16, has_fast_bf16, seed
 
 
 def regression(n: int = 32, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -333,12 +333,28 @@ def test_autocast_computes_in_bfloat16_and_keeps_float32_weights(where):
         autocast(where, "half")
 
 
-@pytest.mark.parametrize("amx", [True, False])
-def test_a_cpu_without_amx_has_no_fast_bfloat16(monkeypatch, amx):
+@pytest.mark.parametrize(
+    ("flags", "gain", "fast"),
+    [
+        ({"amx_bf16": True}, 0.5, True),
+        ({"amx_bf16": False}, 2.0, False),
+        ({"avx512_bf16": True}, 2.0, True),
+        ({"avx512_bf16": True, "amx_bf16": False}, 1.1, False),
+    ],
+)
+def test_a_cpu_has_fast_bfloat16_if_it_says_so_and_a_measurement_too(monkeypatch, flags, gain, fast):
     """What torch finds is a read-only mapping, which is true whatever stands in it."""
-    found = MappingProxyType({"avx512_f": True, "amx_bf16": amx})
+    found = MappingProxyType({"avx512_f": True} | flags)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
-    assert has_fast_bf16(torch.device("cpu")) == amx
+    monkeypatch.setitem(has_fast_bf16.__globals__, "gain_of_bf16", lambda: gain)
+    assert has_fast_bf16(torch.device("cpu")) == fast
+
+
+def test_the_gain_of_bfloat16_is_the_ratio_of_the_best_times(monkeypatch):
+    """By a clock on which float32 takes 6 and then 3 seconds, bfloat16 4 and then 1."""
+    times = iter([0, 6, 6, 10, 10, 13, 13, 14])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    assert gain_of_bf16.__wrapped__(4, rounds=2) == 3.0
 
 
 def test_seed_reaches_all_three_generators():
