@@ -33,6 +33,8 @@ from coursekit.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 ROUNDS, MOST, ENOUGH = 5, 25, 2.0  # rounds at least; at most, while they have taken fewer seconds than this
+PAR = 0.95  # the aim where both spend their time in the same matrix products: as fast, but for the noise
+BUSY = 0.7  # cores that others may use before a run says that its ratios will scatter
 FEW = 5  # below which quartiles say little, and the spread is that of all rounds
 WIDTHS = 1.5  # of the spreads of both runs together, which a difference must exceed
 SAME = 0.02  # from run to run at least this changes, although the rounds of each agree
@@ -236,6 +238,7 @@ def about() -> Run:
         "time": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()),
         "processor": processor(),
         "cores": os.cpu_count(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "versions": versions(),
         "commit": commit(),
     }
@@ -365,12 +368,19 @@ def facts(run: Run) -> dict[str, str]:
     return found | {f"matrix product, {what}": best for what, best in peaks(run).items()} | run["versions"]
 
 
+def busy(run: Run) -> list[str]:
+    """What to say of a machine on which others work."""
+    load = run.get("load") or 0.0
+    return [f"NOT QUIET: others kept {load:.1f} cores busy in the minute before; ratios scatter"] * (load > BUSY)
+
+
 def header(run: Run) -> list[str]:
     """What stands above the table."""
     return [
         f"{run['processor']}, {run['cores']} cores, threads used: {run['threads']}",
         f"matrix product: {'; '.join(f'{what}: {best}' for what, best in peaks(run).items())}",
         f"GPU: {run['gpu'] or 'none, its rows are left out'}",
+        *busy(run),
         ", ".join(f"{name} {what}" for name, what in run["versions"].items()) + f"; commit {run['commit'] or 'none'}",
     ]
 

@@ -66,7 +66,7 @@ def beside(shape: str, device: torch.device) -> Iterator[Row]:
     """Forward passes and training steps at one shape; theirs always in float32."""
     ours, theirs, batch = both(shape, device)
     B, *_, times = SHAPES[shape]
-    for what, work, aims in (("forward", forward, (1.0, 2)), ("training", train, (1.3, 2))):
+    for what, work, aims in (("forward", forward, (1.0, 1.2)), ("training", train, (1.0, 1.4))):
         for precision, aim in zip(("float32", "bfloat16"), aims):
             if precision == "float32" or has_fast_bf16(device):
                 row = Row("07 ViT", f"{device}: {shape}: {what}, {precision}", "transformers, float32", at_least=aim)
