@@ -41,10 +41,12 @@ def gpt() -> None:
     torch.manual_seed(0)
     model = GPT(GPTConfig(10, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=16, dropout=0.0))
     train_tiny(model, gpt_loss, lambda: {"ids": count_up()})
-    ids = torch.tensor([[3, 5]])
+    ids = new = torch.tensor([[3, 5]])
+    caches = model.eval().new_caches(10)  # keys and values of what was read, so that each step reads one token
     for _ in range(8):
-        new = next_token(model(ids)[:, -1], temperature=0)  # (B,)
-        ids = torch.cat([ids, new[:, None]], dim=1)
+        with torch.no_grad():
+            new = next_token(model(new, caches=caches)[:, -1], temperature=0)[:, None]  # (B, 1)
+        ids = torch.cat([ids, new], dim=1)
     print("3 5 goes on as", *ids[0, 2:].tolist())
 
 

@@ -8,7 +8,7 @@ as far as Python allows. At the end is a ``main`` for the models that have one i
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import fill
@@ -22,7 +22,9 @@ HEAD = """\
 # Written by `coursekit single {model}`; the files that it is taken from are named below.
 # Copyright (c) 2026 the authors of "Attention, hands on". SPDX-License-Identifier: MIT
 """
-LEFT_OUT = "# Left out: from_pretrained and save_pretrained. load_state_dict takes the weights of the course's model.\n"
+LEFT_OUT = (
+    "Left out: from_pretrained and save_pretrained of {}. load_state_dict takes the weights of the course's model."
+)
 CONTENTS = "The sections of the file, in the order in which they are best read; a line ``# --- PATH`` begins each:"
 RUN = "Run as a program, this file trains a tiny model on made-up data. "
 LOOP = "``Training`` (the training loop, with its schedules)"
@@ -52,9 +54,12 @@ class Source:
                 target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
                 self.definitions[target.id if target else node.name] = node
 
-    def cut(self, node: ast.stmt) -> str:
-        """The text of a statement and of the comments above it, without ``HUB``'s base class."""
-        text = "\n".join(self.lines[self.start[node] : node.end_lineno]).strip("\n")
+    def cut(self, node: ast.stmt, unused: Collection[ast.FunctionDef] = ()) -> str:
+        """The text of a statement and of the comments above it, without ``HUB``'s base class and unused methods."""
+        first = {one: min(part.lineno for part in (one, *one.decorator_list)) for one in unused}
+        left_out = {i for one in unused for i in range(first[one] - 2, one.end_lineno)}  # and the empty line above
+        kept = [self.lines[i] for i in range(self.start[node], node.end_lineno) if i not in left_out]
+        text = "\n".join(kept).strip("\n")
         return text.replace("(Pretrained):\n", "(nn.Module):\n") if isinstance(node, ast.ClassDef) else text
 
 
@@ -71,7 +76,7 @@ def models() -> dict[str, str]:
 
 def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
     """What a module and its demonstration need, themselves included: statements by their modules, and imports."""
-    kept: dict[str, list[ast.stmt]] = {}
+    own, kept = module, dict[str, list[ast.stmt]]()
     meanings: dict[str, ast.stmt | Import] = {}
     waiting = [(module, name) for name in source(module).definitions]
     waiting += [(DEMOS, name) for name in source(DEMOS).definitions if name == module.rpartition(".")[2]]
@@ -89,7 +94,25 @@ def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
         if isinstance(found, ast.stmt) and found not in kept.setdefault(module, []):
             kept[module].append(found)
             waiting += [(module, node.id) for node in ast.walk(found) if isinstance(node, ast.Name)]
-    return kept, {found for found in meanings.values() if isinstance(found, tuple)}
+    unread = {id(node) for one in unused_methods(own, kept) for node in ast.walk(one)}
+    nodes = [node for statements in kept.values() for one in statements for node in ast.walk(one)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in unread}
+    return kept, {found for name, found in meanings.items() if isinstance(found, tuple) and name in read}
+
+
+def unused_methods(own: str, kept: dict[str, list[ast.stmt]]) -> set[ast.FunctionDef]:
+    """Methods of other files' classes that nothing in the one file calls, such as a cache's for beam search."""
+    nodes = [node for statements in kept.values() for one in statements for node in ast.walk(one)]
+    texts = "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    called = {node.attr for node in nodes if isinstance(node, ast.Attribute)} | {"forward"}
+    called |= {*re.findall(r"``(\w+)``", texts)}  # a docstring sends the reader there
+    others = [one for module, statements in kept.items() if module != own for one in statements]
+    methods = [one for node in others if isinstance(node, ast.ClassDef) for one in node.body]
+    return {
+        one
+        for one in methods
+        if isinstance(one, ast.FunctionDef) and not one.name.startswith("__") and one.name not in called
+    }
 
 
 def imported(module: str) -> list[str]:
@@ -140,7 +163,7 @@ def import_lines(imports: set[Import]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def section(module: str, statements: list[ast.stmt], own: bool) -> str:
+def section(module: str, statements: list[ast.stmt], own: bool, unused: set[ast.FunctionDef]) -> str:
     """Statements of one file below its name and, of another than the model's, the legend of its shapes."""
     here = source(module)
     legends = [] if own else [text for text in here.docstring.split("\n\n") if text.startswith("Legend:")]
@@ -148,7 +171,9 @@ def section(module: str, statements: list[ast.stmt], own: bool) -> str:
     text, before = "\n".join(f"# {line}".rstrip() for line in lines) + "\n\n\n", None
     for node in sorted(statements, key=lambda node: node.lineno):
         plain = all(isinstance(one, ast.Assign | ast.AnnAssign) for one in (before, node))
-        text += ("" if before is None else "\n" if plain else "\n\n\n") + here.cut(node)
+        text += ("" if before is None else "\n" if plain else "\n\n\n") + here.cut(
+            node, unused & {*ast.iter_child_nodes(node)}
+        )
         before = node
     return text
 
@@ -190,7 +215,11 @@ def single(model: str) -> str:
     own = models()[model]
     kept, imports = needed(own)
     order = in_order(own, kept)
-    head = HEAD.format(model=model) + (LEFT_OUT if HUB in imported(own) else "")
-    sections = "\n\n\n".join(section(module, kept[module], module == own) for module in order) + "\n"
+    classes = [one for module in order for one in kept[module] if isinstance(one, ast.ClassDef)]
+    cut = [one.name for one in classes if any(ast.unparse(base) == "Pretrained" for base in one.bases)]
+    left_out = fill(LEFT_OUT.format(", ".join(cut)), 118, initial_indent="# ", subsequent_indent="# ") + "\n"
+    head = HEAD.format(model=model) + (left_out if cut else "")
+    unused = unused_methods(own, kept)
+    sections = "\n\n\n".join(section(module, kept[module], module == own, unused) for module in order) + "\n"
     text = "\n\n".join([head + opening(model, contents(kept, order)), import_lines(imports), sections])
     return text.replace(f"def {model}() -> None:", "def main() -> None:") + MAIN if DEMOS in order else text

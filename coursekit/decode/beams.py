@@ -58,7 +58,7 @@ def search(
     log_p = first.new_full((B, K), -torch.inf, dtype=torch.float32)
     log_p[:, 0] = 0  # the K beams begin equal: only the first of them counts
     best = last.new_full((B, max_length), pad_id)  # the best finished sequence
-    worth = log_p.new_full((B,), -torch.inf)
+    worth, written = log_p.new_full((B,), -torch.inf), last.new_zeros(B)  # its score and its number of symbols
     logits = first.repeat_interleave(K, dim=0)  # (B K, V)
     for length in range(1, max_length + 1):
         likely = logits.float().log_softmax(dim=-1).view(B, K, V)
@@ -72,7 +72,7 @@ def search(
         finished = ended if length < max_length else torch.ones_like(ended)
         value, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
         better = value > worth
-        worth = torch.where(better, value, worth)
+        worth, written = torch.where(better, value, worth), written.masked_fill(better, length)
         best[:, :length] = torch.where(better[:, None], grown[each, chosen], best[:, :length])
         if length == max_length:
             break
@@ -84,5 +84,4 @@ def search(
         alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))
         reorder((each[:, None] * K + parent.gather(1, chosen)).flatten())  # (B K,)
         logits = step(alive[:, :, -1].reshape(B * K, 1))
-    length = int((best != pad_id).sum(dim=1).max())
-    return best[:, :length], worth
+    return best[:, : int(written.max())], worth

@@ -2,7 +2,8 @@
 
 Read it top to bottom: the configuration, the projection head, a network for views of several sizes, the objective as
 two functions of logits, then student and teacher with what happens in each step. The views are drawn in
-``coursekit/data/crops.py``. A training as published::
+``coursekit/data/crops.py``. A training with the paper's settings, where an epoch has
+``epoch`` steps (in the authors' program the learning rate ends at 1e-6, here at 0)::
 
     model = DINO(config)
     optimizer = adamw(model, lr=5e-4 * batch_size / 256, weight_decay=0.04)
@@ -88,7 +89,7 @@ class DINOConfig:
 class ProjectionHead(nn.Module):
     """Three linear layers with GELU between, a vector of length 1, and a last layer whose rows have length 1 too.
 
-    ``z = MLP(x)``, ``logits = V z / |z|`` with each row of V divided by its length: each of the K outputs is a cosine.
+    ``z = MLP(x)``, ``logits = W z / |z|`` with each row of W divided by its length: each of the K outputs is a cosine.
     Of a row only the direction is learned; its length g is a parameter that stays 1.
 
     Source: section 3.1, "Network architecture", and appendix C; weight normalisation: Salimans and Kingma (2016),

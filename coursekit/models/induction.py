@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.checks import check_heads, check_sizes
@@ -76,7 +75,7 @@ class AttentionOnly(nn.Module):
         x = self.positions(self.tokens(ids))  # (B, T, D)
         for norm, attention in zip(self.norms, self.attention):
             x = x + attention(norm(x), mask=real, causal=True)
-        return F.linear(self.norm(x), self.out.weight)
+        return self.out(self.norm(x))
 
 
 def ablate_head(model: Model, layer: int, head: int) -> Model:

@@ -75,7 +75,7 @@ class PatchEncoder(nn.Module):
     """Each channel's patches, read as words are, by the same weights for all channels: they know nothing of each other.
 
     ``z_0 = x_p W + b + E_pos``, ``z_l = block(z_{l-1})``, x_p the patches of the normalised window (sections 3.1, 3.2).
-    The blocks have their layer norms in front; the paper has batch norms behind.
+    The blocks have their layer norms in front, and none follows the last block; the paper has batch norms behind.
     """
 
     def __init__(self, config: PatchTSTConfig):

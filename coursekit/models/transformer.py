@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, position_ids
@@ -79,8 +79,7 @@ class TransformerConfig:
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation={self.activation!r}: must be one of {', '.join(map(repr, ACTIVATIONS))}")
         for field in ("bos_id", "eos_id", "pad_id"):
-            if not 0 <= getattr(self, field) < self.vocab_size:
-                raise ValueError(f"{field}={getattr(self, field)}: must lie in 0..{self.vocab_size - 1} (vocab_size)")
+            check_token(self, field)
         if self.pad_id == self.eos_id:
             raise ValueError(
                 f"pad_id=eos_id={self.eos_id}: padding is never written, so no sequence would end; make them differ"

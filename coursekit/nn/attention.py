@@ -37,7 +37,7 @@ class Attention(nn.Module):
         self.recorded: list[Tensor] | None = None
 
     def record(self, weights: Tensor) -> Tensor:
-        """Keep a copy of ``weights`` if someone listens; return them unchanged."""
+        """Keep ``weights`` without their gradient if someone listens; return them unchanged."""
         if self.recorded is not None:
             self.recorded.append(weights.detach())
         return weights
@@ -85,8 +85,8 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
-    Two paths give the same numbers: PyTorch's fused kernel, and the formula, where the weights are asked for, or where
-    it is faster. A query that may attend to nothing gets zeros.
+    Two paths give the same numbers up to rounding: PyTorch's fused kernel, and the formula, where the weights are asked
+    for, or where it is faster. (With dropout they draw differently.) A query that may attend to nothing gets zeros.
 
     Args:
         query: (B, H, T, Dh).

@@ -36,7 +36,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = ACTIVATIONS[self.activation](self.up(x))  # (B, T, D) -> (B, T, F)
-        return self.down(self.dropout(hidden) if self.training else hidden)  # (B, T, D)
+        return self.down(self.dropout(hidden) if self.training else hidden)  # (B, T, D); spares a call for each token
 
 
 class DropPath(nn.Module):
@@ -61,7 +61,7 @@ class DropPath(nn.Module):
 class Residual(nn.Module):
     """A branch beside a straight way, with its layer norm.
 
-    ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, as published).
+    ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, Vaswani et al.'s).
     """
 
     def __init__(self, d_model: int, norm_first: bool, eps: float, dropout: float, drop_path: float, bias: bool):

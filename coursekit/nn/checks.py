@@ -1,4 +1,5 @@
-"""What configurations and models refuse: one sentence each, that says what was wrong and what would do."""
+"""What configurations and models refuse, one sentence each that says what was wrong and what would do; and whether a
+tensor may be asked for a number."""
 
 from typing import Any
 

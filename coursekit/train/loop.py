@@ -93,7 +93,9 @@ class Training:
 
     def __new__(cls, *args: Any, **options: Any) -> "Training":
         if cls is Training and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            from coursekit.train.distributed import DataParallelTraining as cls
+            from coursekit.train.distributed import DataParallelTraining
+
+            return super().__new__(DataParallelTraining)
         return super().__new__(cls)
 
     def __init__(

@@ -1,5 +1,6 @@
 """Writing with a GPT: against transformers and against one step at a time without a cache."""
 
+import copy
 import itertools
 
 import pytest
@@ -189,6 +190,19 @@ def test_wide_beams_find_the_best_of_all_texts(alpha):
         got = tuple(token for token in found[row].tolist() if token != 58)
         assert worth[row].item() >= values[best] - 1e-4
         assert worth[row].item() == pytest.approx(log_p(wide, prompt, got) / ((5 + len(got)) / 6) ** alpha, abs=1e-4)
+
+
+def test_nothing_that_was_written_is_taken_for_padding(model):
+    """Without an end every text is as long as was asked for, though the model writes the token 0, which pads too."""
+    _, ids, mask = prompts()
+    found, _ = beam_search(model, ids, mask, max_new=10, beams=3, stop=[])
+    assert found.shape == (len(ids), 10)
+    biased = copy.deepcopy(model)
+    with torch.no_grad():
+        biased.tokens.weight[0] += 3 * biased.tokens.weight.abs().max()
+    found, _ = beam_search(biased, ids, mask, max_new=10, beams=3, stop=[])
+    assert found.shape == (len(ids), 10)
+    assert (found == 0).any()
 
 
 def test_one_beam_is_greedy(model):
