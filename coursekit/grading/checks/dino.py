@@ -164,6 +164,7 @@ def centring_cases(generator: torch.Generator) -> list[Case]:
         sharpen("two views of two images, three outputs", 2, 2, 3, 0.5),
         sharpen("a batch", B, 2, K, t),
         sharpen(alike, 3, 3, 3, t),
+        sharpen("large logits, of which exp alone gives inf", B, 2, K, 0.3, 40.0),
         sharpen("a batch, small logits as a model has them", B, 2, K, 0.04, 0.1),
         move("two views of two images, three outputs", 2, 2, 3, 0.9),
         move("a batch", B, 2, K, m),
@@ -338,6 +339,7 @@ def crops_cases(generator: torch.Generator) -> list[Case]:
     published = [large, large, *[small] * number(generator, 2, 4)]
     mixed = [small, large, small, small, large]
     three = [middle, large, small, large, middle, middle]
+    many = torch.tensor([2, 4, 6, 8, 10] * 2)[torch.randperm(10, generator=generator)].tolist()
     alike = "B = V = D: no axis can be told by its size"
     return [
         case("vectors", "one image, one view", 1, 1, 2, [small], "0"),
@@ -345,11 +347,13 @@ def crops_cases(generator: torch.Generator) -> list[Case]:
         case("vectors", "two large views first, then small ones", B, C, D, published, "0"),
         case("vectors", "sizes in any order", B, C, D, mixed, "0"),
         case("vectors", "three sizes in any order", B, C, D, three, "0"),
+        case("vectors", "ten views, five sizes in any order", 2, C, D, many, "0"),
         case("vectors", alike, 4, 1, 4, [large, small, large, small], "0"),
         case("calls", "two large views first, then small ones", B, C, D, published, "1"),
         case("calls", "three views of one size", B, C, D, [small] * 3, "1"),
         case("calls", "sizes in any order", B, C, D, mixed, "1"),
         case("calls", "three sizes in any order", B, C, D, three, "1"),
+        case("calls", "ten views, five sizes in any order", 2, C, D, many, "1"),
     ]
 
 
@@ -574,11 +578,11 @@ def closeness(features: Tensor, queries: Tensor) -> Tensor:
 def votes_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, n, m, D, k, temperature, classes, own=False):
+    def case(aspect, about, n, m, D, k, temperature, classes, own=False, unit=1.0):
         """With ``own`` each image has a class of its own. What is nearest by cosine is not so by product or distance,
         and no two are nearly as near where k ends."""
         while True:
-            lengths = [(0.7 * draw(count, 1)).exp() for count in (n, m)]
+            lengths = [unit * (0.7 * draw(count, 1)).exp() for count in (n, m)]
             features, queries = (F.normalize(draw(len(x), D), dim=-1) * x for x in lengths)
             labels = (
                 torch.randperm(classes, generator=generator)[:n]
@@ -606,6 +610,7 @@ def votes_cases(generator: torch.Generator) -> list[Case]:
         case("classes", "several of a class, two queries", 7, 2, 2, 4, 0.5, 3),
         case("classes", "several of a class, a batch of queries", n, m, D, 5, t, 4),
         case("classes", "all vote", 6, 3, D, 6, t, 3),
+        case("classes", "many neighbours, short vectors", 50, m, D, 30, t, 4, unit=0.01),
     ]
 
 
@@ -706,6 +711,13 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
             if not near.any() and all((keep(rows, mass) != right).any() for keep in KEEPS.values()):
                 return rows
 
+    def long_row(about, B, H, N):
+        """Each weight is a little less than the one before; the mass lies in the middle of one."""
+        order = [torch.randperm(N, generator=generator) for _ in range(B * H)]
+        rows = 0.01 * (-0.03 * torch.stack(order)).exp().view(B, H, N)
+        sums, kept = shares_of(rows[0, 0]).sort(descending=True).values.cumsum(dim=0), number(generator, 30, 60)
+        return keep(about, rows, round(sums[kept - 1 : kept + 1].mean().item(), 4))
+
     def keep(about, weights, mass, **more):
         return Case("mass", f"keep_mass: {about}, mass {mass}", ("keep_mass", weights, mass), **more)
 
@@ -731,6 +743,7 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
     return [
         keep("one image, one head, six patches", tiny, 0.6, public=True),
         keep("a batch", attention(B, H, rows * columns, mass), mass),
+        long_row("144 patches, of which many are kept", 2, 2, 144),
         keep("B = H = N: no axis can be told by its size", attention(5, 5, 5, 0.6), 0.6),
         pixels("one image, one head, 2 x 3 patches of 2 x 2 pixels", 1, 1, 2, 3, 2),
         pixels(f"a batch, {rows} x {columns} patches of {size} x {size} pixels", B, H, rows, columns, size),

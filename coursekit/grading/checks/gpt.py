@@ -792,7 +792,9 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
 
 def judge_ids(case: Case, answers: Sequence[Arrays]) -> str | None:
     whole = answers[-1][case.result].dtype.kind in "iu"
-    return None if whole else "these are no whole numbers, with which no row of a table can be chosen: ids stay integers"
+    return (
+        None if whole else "these are no whole numbers, with which no row of a table can be chosen: ids stay integers"
+    )
 
 
 def each_by_itself(documents, length, end_id):
@@ -807,8 +809,7 @@ pack_rows = Part(
     pack_cases,
     pack_reference,
     judge=judge_ids,
-    suspects=
-    {
+    suspects={
         "there is no end before the first document: the stream begins with end_id": partial(
             pack_reference, stream=lambda documents, end_id: ends_around(documents, end_id)[1:]
         ),
