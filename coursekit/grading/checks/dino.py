@@ -53,8 +53,8 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         about = f"{about}: step {step} of {steps}, momentum {momentum}"
         return Case("momentum", about, ("momentum_at", step, steps, momentum))
 
-    def follow(aspect, about, momentum, D, d_ff, K, result):
-        shapes = ((d_ff, D), (d_ff,), (K, d_ff), (K,))
+    def follow(aspect, about, momentum, D, d_ff, K, result, middle=0):
+        shapes = [(d_ff, D), (d_ff,), *[(d_ff, d_ff), (d_ff,)] * middle, (K, d_ff), (K,)]
         weights = [numbers(*shape, generator=generator) for _ in range(2) for shape in shapes]
         return Case(aspect, f"{about}, momentum {momentum}", ("follow", momentum, *weights), result)
 
@@ -71,6 +71,7 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         follow("teacher", tiny, 0.5, 1, 1, 1, "0"),
         follow("teacher", small, first, D, d_ff, K, "0"),
         follow("teacher", small, later, 3, 3, 3, "0"),
+        follow("teacher", "two networks of five layers", later, D, d_ff, K, "0", middle=3),
         follow("apart", small, first, D, d_ff, K, "1"),
         follow("apart", small, later, D, d_ff, K, "2"),
     ]
@@ -430,16 +431,16 @@ crops = Part(
 
 # --- one step of a training ----------------------------------------------------------------------------------
 
-RATE_OF_STEP = 0.5  # of the optimizer in the notebook
+FRONTS = {"Identity": lambda x: x, "Tanh": np.tanh}  # by their names in torch.nn
 
 
-def steps_reference(settings, student, teacher, centre, *batches):
+def steps_reference(settings, rate, decay, front, student, teacher, centre, *batches):
     """Two linear networks, (K, D + 1) with the bias as the last column; the gradient is written out."""
     tau_s, tau_t, momentum, centre_momentum = settings
     student, teacher, centre = (np.asarray(x, float).copy() for x in (student, teacher, centre))
     losses = []
     for batch in batches:
-        x = np.asarray(batch, float)
+        x = FRONTS[front](np.asarray(batch, float))
         x = np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)  # (B, V, D + 1)
         B, V, _ = x.shape
         raw, says = x[:, :2] @ teacher.T, x @ student.T
@@ -447,7 +448,7 @@ def steps_reference(settings, student, teacher, centre, *batches):
         pairs = [(b, g, v) for b, g, v in np.ndindex(B, 2, V) if g != v]
         losses.append(-sum(targets[b, g] @ log_p(says[b, v] / tau_s) for b, g, v in pairs) / len(pairs))
         slope = sum(np.outer(said[b, v] - targets[b, g], x[b, v]) for b, g, v in pairs) / tau_s / len(pairs)
-        student = student - RATE_OF_STEP * slope
+        student = student - rate * (slope + decay * student)
         teacher = momentum * teacher + (1 - momentum) * student
         centre = centre_momentum * centre + (1 - centre_momentum) * raw.mean(axis=(0, 1))
     return np.array(losses), student, teacher, centre, np.array(False)
@@ -456,20 +457,23 @@ def steps_reference(settings, student, teacher, centre, *batches):
 def steps_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3):
+    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3, front="Tanh"):
         settings = [share(generator, 0.4, 0.6), share(generator, 0.2, 0.35)]
         settings += [share(generator, 0.75, 0.9), share(generator, 0.6, 0.7)]
         weights = [draw(K, D + 1, scale=0.5), draw(K, D + 1, scale=0.5), draw(K, scale=0.5)]
         batches = [draw(B, V, D) for _ in range(steps)]
-        return Case(aspect, f"{about}, {V} views", (settings, *weights, *batches), result)
+        how = share(generator, 0.3, 0.9), share(generator, 0.05, 0.2), front
+        about = f"{about}, {V} views, nn.{front} in front, rate {how[0]}, weight decay {how[1]}"
+        return Case(aspect, about, (settings, *how, *weights, *batches), result)
 
     B, D, K = sizes(generator, 3, 3, 6)
     V = number(generator, 4, 5)
     return [
         case("loss", "one step", 1, "0"),
         case("loss", "one step, a batch", 1, "0", B, V, D, K),
+        case("student", "one step", 1, "1", front="Identity"),
         case("student", "one step", 1, "1"),
-        case("teacher", "one step", 1, "2"),
+        case("teacher", "one step", 1, "2", front="Identity"),
         case("centre", "one step", 1, "3"),
         case("centre", "one step, a batch", 1, "3", B, V, D, K),
         case("no gradient", "one step", 1, "4"),
@@ -499,25 +503,25 @@ def steps_with(
     def apply(weight: Tensor, x: Tensor) -> Tensor:
         return x @ weight[:, :-1].T + weight[:, -1]
 
-    def mistake(settings, student, teacher, first_centre, *batches):
+    def mistake(settings, rate, decay, front, student, teacher, first_centre, *batches):
         student, teacher, first_centre, *batches = wide([student, teacher, first_centre, *batches])
         m: Made = dict(zip(("tau_s", "tau_t", "momentum", "centre_momentum"), settings))
         m |= {"centre": first_centre, "slope": 0.0}
         losses = []
         for views in batches:
             student = student.detach().requires_grad_()
-            m |= {"views": views, "teacher": partial(apply, teacher), "student": partial(apply, student)}
+            m |= {"views": torch.as_tensor(FRONTS[front](views)), "teacher": partial(apply, teacher), "student": partial(apply, student)}
             for what in order:
                 if what == "says":
                     m["raw"] = says(m)
                 elif what == "loss":
-                    losses_of = cross_entropies(m["student"](views) / m["tau_s"], targets(m))
+                    losses_of = cross_entropies(m["student"](m["views"]) / m["tau_s"], targets(m))
                     value = losses_of[:, apart(*losses_of.shape[1:])].mean()
                     (slope,) = torch.autograd.grad(value, student)
                     m["slope"] = slope if fresh else m["slope"] + slope
                     losses.append(value.detach())
                 elif what == "student":
-                    student = student.detach() - RATE_OF_STEP * m["slope"]
+                    student = student.detach() - rate * (m["slope"] + decay * student.detach())
                     m["student"] = partial(apply, student)
                 elif what == "teacher":
                     teacher = follow(teacher, student.detach(), m)

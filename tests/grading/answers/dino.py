@@ -33,7 +33,10 @@ def follow(teacher, student, momentum):
     (5, "the teacher that was given has not changed",
      "theirs.copy_(momentum * theirs + (1 - momentum) * ours)", "theirs = momentum * theirs + (1 - momentum) * ours"),
     (5, "only the matrices follow",
-     "zip(teacher.parameters(), student.parameters())", "[(t.weight, s.weight) for t, s in zip(teacher, student)]"),
+     "in zip(teacher.parameters(), student.parameters()):",
+     "in [ts for ts in zip(teacher.parameters(), student.parameters()) if ts[0].dim() > 1]:"),
+    (7, "has the right shape but wrong values", "teacher.parameters(), student.parameters()",
+     "[teacher[0].weight, teacher[0].bias], [student[0].weight, student[0].bias]"),
     (0, "it counts as soon as something of 'teacher' is right", """def momentum_at(step, steps, momentum):
     return momentum
 def follow(teacher, student, momentum):

@@ -115,15 +115,14 @@ def four_turns(images):
     for b in range(B):
         for v in range(2):
             near = torch.stack([z[b, v] @ z[i, j] for i in range(B) for j in range(2) if (i, j) != (b, v)])
-            result[b, v] = (near / temperature).exp().sum().log() - z[b, 0] @ z[b, 1] / temperature
+            result[b, v] = (near / temperature).logsumexp(dim=0) - z[b, 0] @ z[b, 1] / temperature
     return result
 """, """def contrastive_losses(vectors, temperature):  # first views before second ones
     B = len(vectors)
     z = F.normalize(torch.cat([vectors[:, 0], vectors[:, 1]]), dim=1)
-    e = torch.exp(z @ z.T / temperature)
-    below = e.sum(dim=1) - e.diagonal()
+    e = torch.exp((z @ z.T - 1) / temperature) * (1 - torch.eye(2 * B))
     above = torch.cat([e.diagonal(B), e.diagonal(-B)])
-    return -torch.log(above / below).view(2, B).T
+    return -torch.log(above / e.sum(dim=1)).view(2, B).T
 """], [
     (0, "the view itself is among those to choose from",
      "similar.masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)", "similar"),
