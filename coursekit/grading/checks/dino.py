@@ -32,6 +32,7 @@ from coursekit.grading.checks.common import (
     wide,
     without_the_last,
 )
+from coursekit.grading.checks.slopes import as_losses, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
@@ -222,6 +223,7 @@ def pairs_reference(student, targets, temperature) -> float:
     return sum(losses) / len(losses)
 
 
+@with_slopes(7)
 def pairs_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, G, V, K, temperature, scale=1.0):
         student, targets = (numbers(B, n, K, generator=generator) for n in (V, G))
@@ -238,6 +240,7 @@ def pairs_cases(generator: torch.Generator) -> list[Case]:
         case("all pairs", "three global views", B, 3, 4, K, 1.0),
         case("all pairs", "B = V = K: no axis can be told by its size", 4, 2, 4, 4, 1.0),
         case("temperature", "the teacher sees only view 0", 1, 1, 2, 3, 0.5),
+        case("temperature", "two global views and a local one", 1, 2, 3, 3, 0.5),
         case("temperature", "two global views, and local ones", B, 2, V, K, t),
         case("temperature", "so low that some probabilities are 0 to a computer", B, 2, V, K, 0.02, 3.0),
     ]
@@ -286,28 +289,30 @@ def last_ones(G: int, V: int) -> Tensor:
 
 pair_loss = Part(
     "pair_loss",
-    {"one pair": 4, "all pairs": 5, "temperature": 4},
+    {"one pair": 3, "all pairs": 5, "temperature": 3, "gradient": 2},
     pairs_cases,
-    pairs_reference,
-    {
-        "pairs of a view with itself are kept: leave out view g of the student for view g of the teacher": pairs_with(
-            kept=lambda G, V: torch.ones(G, V, dtype=torch.bool)
-        ),
-        "pairs of a view with itself are set to 0, but counted: divide by the number of pairs that are left, "
-        "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
-        "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
-        "student": pairs_with(kept=last_ones),
-        "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
-        "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
-            pairs_with(losses=exchanged)
-        ),
-        "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
-            losses=divergences
-        ),
-        "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
-            losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
-        ),
-    },
+    **as_losses(
+        pairs_reference,
+        {
+            "pairs of a view with itself are kept: leave out view g of the student for view g of the "
+            "teacher": pairs_with(kept=lambda G, V: torch.ones(G, V, dtype=torch.bool)),
+            "pairs of a view with itself are set to 0, but counted: divide by the number of pairs that are left, "
+            "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
+            "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
+            "student": pairs_with(kept=last_ones),
+            "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
+            "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
+                pairs_with(losses=exchanged)
+            ),
+            "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
+                losses=divergences
+            ),
+            "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
+                losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
+            ),
+        },
+    ),
+    result="run_pair_loss",
 )
 
 
@@ -510,7 +515,11 @@ def steps_with(
         losses = []
         for views in batches:
             student = student.detach().requires_grad_()
-            m |= {"views": torch.as_tensor(FRONTS[front](views)), "teacher": partial(apply, teacher), "student": partial(apply, student)}
+            m |= {
+                "views": torch.as_tensor(FRONTS[front](views)),
+                "teacher": partial(apply, teacher),
+                "student": partial(apply, student),
+            }
             for what in order:
                 if what == "says":
                     m["raw"] = says(m)

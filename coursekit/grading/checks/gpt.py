@@ -51,6 +51,7 @@ from coursekit.grading.checks.common import (
     wide,
     without_the_last,
 )
+from coursekit.grading.checks.slopes import as_losses, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
@@ -214,6 +215,7 @@ def every(B: int, T: int) -> Tensor:
     return torch.ones(B, T, dtype=torch.bool)
 
 
+@with_slopes(1)
 def next_token_cases(generator: torch.Generator) -> list[Case]:
     B, V = sizes(generator, 2, 3, 5)
     T = number(generator, 8, 10)
@@ -265,32 +267,36 @@ def rolled(logits, ids, real, learned):
 
 next_token_loss = Part(
     "next_token_loss",
-    {"shift": 4, "padding": 3, "prompt": 5},
+    {"shift": 3, "padding": 3, "prompt": 4, "gradient": 2},
     next_token_cases,
-    next_token_reference,
-    {
-        "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
-        "just read": lambda logits, ids, real, learned: nats(logits, ids)[real & learned].mean(),
-        "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
-        "learned is read one place too early: it is asked of the token that is predicted, not of the one before it": (
-            partial(
-                next_token_reference,
-                counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1],
-            )
-        ),
-        "the first token behind padding on the left counts: nothing that is real stands before it": partial(
-            next_token_reference, counts=lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
-        ),
-        "padding is told by its id: the end of a text has the same one, and it is a target": partial(
-            next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
-        ),
-        "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
-            next_token_reference, mean=mean_of_means
-        ),
-        "the sum is divided by all places: divide by the number of targets that count": partial(
-            next_token_reference, mean=lambda each, m: (each * m).mean()
-        ),
-    },
+    **as_losses(
+        next_token_reference,
+        {
+            "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
+            "just read": lambda logits, ids, real, learned: nats(logits, ids)[real & learned].mean(),
+            "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
+            "learned is read one place too early: it is asked of the token that is predicted, not of the one before "
+            "it": (
+                partial(
+                    next_token_reference,
+                    counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1],
+                )
+            ),
+            "the first token behind padding on the left counts: nothing that is real stands before it": partial(
+                next_token_reference, counts=lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
+            ),
+            "padding is told by its id: the end of a text has the same one, and it is a target": partial(
+                next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
+            ),
+            "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
+                next_token_reference, mean=mean_of_means
+            ),
+            "the sum is divided by all places: divide by the number of targets that count": partial(
+                next_token_reference, mean=lambda each, m: (each * m).mean()
+            ),
+        },
+    ),
+    result="run_next_token_loss",
 )
 
 

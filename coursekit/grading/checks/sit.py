@@ -28,6 +28,7 @@ from coursekit.grading.checks.common import (
     votes_reference,
     votes_with,
 )
+from coursekit.grading.checks.slopes import CUT, as_losses, no_slope, slope, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
@@ -312,6 +313,7 @@ def reconstruction_reference(found, clean, masks) -> np.ndarray:
     return result
 
 
+@with_slopes(4)
 def reconstruction_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, C, height, width, covered: Sequence[int] = ()):
         """``covered``: how many pixels, of each image."""
@@ -352,25 +354,30 @@ def reconstructed_with(
 
 reconstruction_losses = Part(
     "reconstruction_losses",
-    {"which pixels": 4, "batch": 2, "nothing corrupted": 2},
+    {"which pixels": 3, "batch": 2, "nothing corrupted": 2, "gradient": 1},
     reconstruction_cases,
-    reconstruction_reference,
-    {
-        "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
-            reconstructed_with(divisor=lambda masks: masks[0].numel())
-        ),
-        "the errors are squared: take their absolute values": reconstructed_with(torch.square),
-        "the channels are added up: take their mean, too": reconstructed_with(channels=lambda wrong: wrong.sum(dim=1)),
-        "this is one number for all: each image has its own mean": lambda found, clean, masks: (
-            (found - clean).abs().mean(dim=1)[masks].mean()
-        ),
-        "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
-            reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
-        ),
-        "an image without a corrupted pixel gives 0 / 0: its loss is 0": reconstructed_with(
-            divisor=lambda masks: masks.sum(dim=(1, 2))
-        ),
-    },
+    **as_losses(
+        reconstruction_reference,
+        {
+            "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
+                reconstructed_with(divisor=lambda masks: masks[0].numel())
+            ),
+            "the errors are squared: take their absolute values": reconstructed_with(torch.square),
+            "the channels are added up: take their mean, too": reconstructed_with(
+                channels=lambda wrong: wrong.sum(dim=1)
+            ),
+            "this is one number for all: each image has its own mean": lambda found, clean, masks: (
+                (found - clean).abs().mean(dim=1)[masks].mean()
+            ),
+            "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
+                reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
+            ),
+            "an image without a corrupted pixel gives 0 / 0: its loss is 0": reconstructed_with(
+                divisor=lambda masks: masks.sum(dim=(1, 2))
+            ),
+        },
+    ),
+    result="run_reconstruction_losses",
 )
 
 
@@ -388,6 +395,7 @@ def contrastive_reference(vectors, temperature) -> np.ndarray:
     return result
 
 
+@with_slopes(4)
 def contrastive_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, d, temperature, length=1.0):
         vectors = numbers(B, 2, d, generator=generator)
@@ -453,23 +461,26 @@ def halves(n: int) -> Tensor:
 
 contrastive_losses = Part(
     "contrastive_losses",
-    {"two images": 5, "batch": 4, "temperature": 3, "lengths": 3},
+    {"two images": 4, "batch": 3, "temperature": 3, "lengths": 3, "gradient": 2},
     contrastive_cases,
-    contrastive_reference,
-    {
-        "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
-            out=lambda n: torch.zeros(n, n, dtype=torch.bool)
-        ),
-        "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": contrasted_with(
-            scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
-            out=lambda n: torch.zeros(n, n, dtype=torch.bool),
-        ),
-        "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
-        "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
-        "this is the partner's place as if all first views came before all second ones: the two views of an image are "
-        "vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
-        "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
-    },
+    **as_losses(
+        contrastive_reference,
+        {
+            "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
+                out=lambda n: torch.zeros(n, n, dtype=torch.bool)
+            ),
+            "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": contrasted_with(
+                scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
+                out=lambda n: torch.zeros(n, n, dtype=torch.bool),
+            ),
+            "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
+            "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
+            "this is the partner's place as if all first views came before all second ones: the two views of an image "
+            "are vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
+            "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
+        },
+    ),
+    result="run_contrastive_losses",
 )
 
 
@@ -710,6 +721,9 @@ def painting_cases(generator: torch.Generator) -> list[Case]:
         patches = unit * draw(B, N, M) * (0.5 + torch.rand(B, N, 1, generator=generator)) + draw(B, N, 1, scale=2.0)
         return Case("loss", f"painting_loss: {about}", ("painting_loss", draw(B, N, M), patches, orders(B, N), K))
 
+    def by_guesses(case):
+        return Case("gradient", f"the gradient of {case.about}", ("painting_slope", *case.arguments[1:]))
+
     order = torch.tensor([[3, 0, 1, 2]])
     B, D, M = sizes(generator, 3, 3, 8)
     N, K = 9 + number(generator, 1, 4), number(generator, 2, 5)
@@ -728,6 +742,7 @@ def painting_cases(generator: torch.Generator) -> list[Case]:
         loss(f"{B} images, all but {K} of {N} patches hidden", B, N, M, K),
         loss("B = N = M: no axis can be told by its size", 6, 6, 6, 2),
         loss("patches so dark that 0.000001 counts", B, N, M, K, 2e-3),
+        by_guesses(loss("one image, three of six patches hidden", 1, 6, 4, 3)),
     ]  # fmt: skip
 
 
@@ -762,15 +777,21 @@ def painted_with(
     def mistake(guessed, patches, order, visible):
         return picked_by((guessed - wanted(patches)) ** 2, counted(order, visible)).mean()
 
-    return by_task(painting_loss=mistake)
+    return by_task(painting_loss=mistake, painting_slope=partial(slope, mistake))
 
 
 painting = Part(
     "painting",
-    {"keep": 3, "put back": 4, "loss": 5},
+    {"keep": 3, "put back": 4, "loss": 4, "gradient": 1},
     painting_cases,
-    by_task(keep=keep_reference, put_back=put_back_reference, painting_loss=painting_reference),
+    by_task(
+        keep=keep_reference,
+        put_back=put_back_reference,
+        painting_loss=painting_reference,
+        painting_slope=partial(slope, painting_reference),
+    ),
     {
+        CUT: by_task(painting_slope=no_slope),
         "these are the hidden patches: the first ones of the order stay visible": by_task(
             keep=lambda patches, order, visible: picked_by(patches, order[:, visible:])
         ),

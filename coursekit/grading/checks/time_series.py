@@ -21,6 +21,7 @@ from coursekit.data.series import Station, best_forecast, climate, draw_regimes,
 from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import number, numbers, sizes, wide
+from coursekit.grading.checks.slopes import CUT, no_slope, slope
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, diverged, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
@@ -470,6 +471,7 @@ def quantiles_cases(generator: torch.Generator) -> list[Case]:
         case("missing", "every third target is missing", "quantile_losses", (9,), [0.3, 0.8], True),
         case("missing", "every third target is missing", "quantile_loss", (9,), [0.3, 0.8], True),
         case("missing", "missing targets", "quantile_loss", (N + 1, H, C), odd, True),
+        case("gradient", "two levels", "quantile_slope", (2, 3), [0.2, 0.7]),
     ]
 
 
@@ -482,15 +484,21 @@ def quantiles_with(
     losses: Callable[..., Tensor] = tilted,
     mean: Callable[[Tensor], Tensor] = torch.nanmean,
 ):
-    return by_task(quantile_losses=losses, quantile_loss=lambda f, y, levels: mean(losses(f, y, levels)))
+    def one(f, y, levels):
+        return mean(losses(f, y, levels))
+
+    return by_task(quantile_losses=losses, quantile_loss=one, quantile_slope=partial(slope, one))
 
 
 quantiles = Part(
     "quantiles",
-    {"one level": 3, "levels": 3, "mean": 2, "missing": 4},
+    {"one level": 3, "levels": 3, "mean": 2, "missing": 3, "gradient": 1},
     quantiles_cases,
-    by_task(quantile_losses=losses_reference, quantile_loss=mean_reference),
+    by_task(
+        quantile_losses=losses_reference, quantile_loss=mean_reference, quantile_slope=partial(slope, mean_reference)
+    ),
     {
+        CUT: by_task(quantile_slope=no_slope),
         "the sides have changed places: to lie too low costs `level` for each unit, to lie too high 1 - `level`": (
             quantiles_with(lambda f, y, levels: tilted(f, y, [1 - q for q in levels]))
         ),
