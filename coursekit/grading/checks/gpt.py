@@ -127,9 +127,12 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         return Case(aspect, f"gpt_block: {about}", ("gpt_block", draw(B, T, D, scale=scale), H, *weights))
 
     def steep(about, B, T, S, H, Dh):
-        """The scores of every other query are about 120, those of the others about -120: exp gives inf, or zeros."""
-        query, key, value = draw(B, H, T, Dh), draw(B, H, S, Dh), draw(B, H, S, Dh)
-        query[..., 0], key[..., 0] = 120 * (-1.0) ** torch.arange(T), Dh**0.5
+        """The scores of every other query are about 100, those of the others about -100: exp gives inf, or zeros.
+
+        The values are far from 0, since scores of this size are known to four places only.
+        """
+        query, key, value = draw(B, H, T, Dh), draw(B, H, S, Dh), 3 + draw(B, H, S, Dh, scale=0.3)
+        query[..., 0], key[..., 0] = 100 * (-1.0) ** torch.arange(T), Dh**0.5
         return Case("causal", f"look_back: {about}", ("look_back", query, key, value))
 
     def bent(about, B, T, D):
@@ -146,7 +149,7 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         look("causal", "one text, one head, three tokens", 1, 3, 3, 1, 2),
         look("causal", "a batch, two heads", B, T, T, 2, Dh),
         look("causal", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 4, 4),
-        steep("scores of 120 and -120, which exp alone does not survive", B, T, T, 2, Dh),
+        steep("scores of 100 and -100, which exp alone does not survive", B, T, T, 2, Dh),
         look("last T of S", "one query, which is the last of three positions", 1, 1, 3, 1, 2),
         look("last T of S", f"{T} queries, which are the last of {S} positions", B, T, S, 2, Dh),
         look("last T of S", "two queries, which are the last of three positions", 1, 2, 3, 1, 2),
@@ -677,7 +680,8 @@ def step_cases(generator: torch.Generator) -> list[Case]:
 
     def case(aspect, about, B, T, S, H, D, result="0", moving=False, silent=False, steep=False):
         """S tokens are in the cache. Unless ``moving`` all positions have the same vector; with ``silent`` the
-        attention gives zeros, so that y = x; with ``steep`` all scores are about 120, of which exp gives inf."""
+        attention gives zeros, so that y = x; with ``steep`` all scores are about 100, of which exp gives inf, and y
+        is far from 0."""
         V, most = 7, S + T + 3
         given = None, None
         if S:
@@ -688,7 +692,8 @@ def step_cases(generator: torch.Generator) -> list[Case]:
         if steep:
             first, Dh = torch.arange(0, D, D // H), D // H
             weights[0][first] = weights[0][D + first] = 0.0
-            weights[1][first], weights[1][D + first] = 120.0, Dh**0.5
+            weights[1][first], weights[1][D + first] = 100.0, Dh**0.5
+            weights[3] += 30
             given[0][..., 0] = Dh**0.5
         ids = torch.randint(V, (B, T), generator=generator)
         return Case(aspect, about, (ids, *given, H, draw(V, D), positions, *weights), result)
@@ -711,7 +716,7 @@ def step_cases(generator: torch.Generator) -> list[Case]:
         case("several tokens", f"three tokens at once; {empty}", 2, 3, 0, 2, 8),
         case("several tokens", f"{T} tokens at once; the cache holds {S}", B, T, S, 2, 8),
         case("several tokens", f"{T} tokens at once; the cache holds {S}; three heads", B, T, S, 3, 12),
-        case("several tokens", "scores of about 120, which exp alone does not survive", B, T, S, 2, 8, steep=True),
+        case("several tokens", "scores of about 100, which exp alone does not survive", B, T, S, 2, 8, steep=True),
     ]
 
 

@@ -39,7 +39,7 @@ def corrupt(images, masks, filling):
     (5, "all blocks are taken", "mask.sum() >= share * height * width", "False"),
     (7, "one block too many", "() >= share", "() > share"),
     (3, "True and False have changed places", "return mask", "return ~mask"),
-    (7, "hundreds of blocks of one pixel", "in blocks.tolist()", "in blocks[:12].tolist()"),
+    (7, "hundreds of blocks of one pixel", "in blocks.tolist()", "in blocks[:30].tolist()"),
     (7, "has the right shape but wrong values", "share * height * width", "(share - 1e-3) * height * width"),
     (7, "the filling stands outside of the mask", "filling, images", "images, filling"),
 ]),
