@@ -32,6 +32,7 @@ from coursekit.grading.checks.common import (
     wide,
     without_the_last,
 )
+from coursekit.grading.checks.slopes import as_losses, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
@@ -53,8 +54,8 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         about = f"{about}: step {step} of {steps}, momentum {momentum}"
         return Case("momentum", about, ("momentum_at", step, steps, momentum))
 
-    def follow(aspect, about, momentum, D, d_ff, K, result):
-        shapes = ((d_ff, D), (d_ff,), (K, d_ff), (K,))
+    def follow(aspect, about, momentum, D, d_ff, K, result, middle=0):
+        shapes = [(d_ff, D), (d_ff,), *[(d_ff, d_ff), (d_ff,)] * middle, (K, d_ff), (K,)]
         weights = [numbers(*shape, generator=generator) for _ in range(2) for shape in shapes]
         return Case(aspect, f"{about}, momentum {momentum}", ("follow", momentum, *weights), result)
 
@@ -71,6 +72,7 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         follow("teacher", tiny, 0.5, 1, 1, 1, "0"),
         follow("teacher", small, first, D, d_ff, K, "0"),
         follow("teacher", small, later, 3, 3, 3, "0"),
+        follow("teacher", "two networks of five layers", later, D, d_ff, K, "0", middle=3),
         follow("apart", small, first, D, d_ff, K, "1"),
         follow("apart", small, later, D, d_ff, K, "2"),
     ]
@@ -164,6 +166,7 @@ def centring_cases(generator: torch.Generator) -> list[Case]:
         sharpen("two views of two images, three outputs", 2, 2, 3, 0.5),
         sharpen("a batch", B, 2, K, t),
         sharpen(alike, 3, 3, 3, t),
+        sharpen("large logits, of which exp alone gives inf", B, 2, K, 0.3, 25.0),
         sharpen("a batch, small logits as a model has them", B, 2, K, 0.04, 0.1),
         move("two views of two images, three outputs", 2, 2, 3, 0.9),
         move("a batch", B, 2, K, m),
@@ -220,6 +223,7 @@ def pairs_reference(student, targets, temperature) -> float:
     return sum(losses) / len(losses)
 
 
+@with_slopes(7)
 def pairs_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, G, V, K, temperature, scale=1.0):
         student, targets = (numbers(B, n, K, generator=generator) for n in (V, G))
@@ -236,6 +240,7 @@ def pairs_cases(generator: torch.Generator) -> list[Case]:
         case("all pairs", "three global views", B, 3, 4, K, 1.0),
         case("all pairs", "B = V = K: no axis can be told by its size", 4, 2, 4, 4, 1.0),
         case("temperature", "the teacher sees only view 0", 1, 1, 2, 3, 0.5),
+        case("temperature", "two global views and a local one", 1, 2, 3, 3, 0.5),
         case("temperature", "two global views, and local ones", B, 2, V, K, t),
         case("temperature", "so low that some probabilities are 0 to a computer", B, 2, V, K, 0.02, 3.0),
     ]
@@ -284,28 +289,30 @@ def last_ones(G: int, V: int) -> Tensor:
 
 pair_loss = Part(
     "pair_loss",
-    {"one pair": 4, "all pairs": 5, "temperature": 4},
+    {"one pair": 3, "all pairs": 5, "temperature": 3, "gradient": 2},
     pairs_cases,
-    pairs_reference,
-    {
-        "pairs of a view with itself are kept: leave out view g of the student for view g of the teacher": pairs_with(
-            kept=lambda G, V: torch.ones(G, V, dtype=torch.bool)
-        ),
-        "pairs of a view with itself are set to 0, but counted: divide by the number of pairs that are left, "
-        "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
-        "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
-        "student": pairs_with(kept=last_ones),
-        "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
-        "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
-            pairs_with(losses=exchanged)
-        ),
-        "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
-            losses=divergences
-        ),
-        "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
-            losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
-        ),
-    },
+    **as_losses(
+        pairs_reference,
+        {
+            "pairs of a view with itself are kept: leave out view g of the student for view g of the "
+            "teacher": pairs_with(kept=lambda G, V: torch.ones(G, V, dtype=torch.bool)),
+            "pairs of a view with itself are set to 0, but counted: divide by the number of pairs that are left, "
+            "B G (V - 1)": pairs_with(mean=lambda losses, kept: (losses * kept).mean()),
+            "the global views are taken for the last ones: they are the first, view g of the teacher is view g of the "
+            "student": pairs_with(kept=last_ones),
+            "only local views are compared: the other global view belongs to the pairs": pairs_with(kept=local_alone),
+            "teacher and student have changed places: targets times the logarithm of the student's probabilities": (
+                pairs_with(losses=exchanged)
+            ),
+            "this is the KL divergence, without the targets' entropy: the loss is the cross-entropy": pairs_with(
+                losses=divergences
+            ),
+            "the softmax runs over the views: over the K outputs, the last axis": pairs_with(
+                losses=lambda student, targets: -targets @ student.log_softmax(dim=1).mT
+            ),
+        },
+    ),
+    result="run_pair_loss",
 )
 
 
@@ -338,6 +345,7 @@ def crops_cases(generator: torch.Generator) -> list[Case]:
     published = [large, large, *[small] * number(generator, 2, 4)]
     mixed = [small, large, small, small, large]
     three = [middle, large, small, large, middle, middle]
+    many = torch.tensor([2, 4, 6, 8, 10] * 2)[torch.randperm(10, generator=generator)].tolist()
     alike = "B = V = D: no axis can be told by its size"
     return [
         case("vectors", "one image, one view", 1, 1, 2, [small], "0"),
@@ -345,11 +353,13 @@ def crops_cases(generator: torch.Generator) -> list[Case]:
         case("vectors", "two large views first, then small ones", B, C, D, published, "0"),
         case("vectors", "sizes in any order", B, C, D, mixed, "0"),
         case("vectors", "three sizes in any order", B, C, D, three, "0"),
+        case("vectors", "ten views, five sizes in any order", 2, C, D, many, "0"),
         case("vectors", alike, 4, 1, 4, [large, small, large, small], "0"),
         case("calls", "two large views first, then small ones", B, C, D, published, "1"),
         case("calls", "three views of one size", B, C, D, [small] * 3, "1"),
         case("calls", "sizes in any order", B, C, D, mixed, "1"),
         case("calls", "three sizes in any order", B, C, D, three, "1"),
+        case("calls", "ten views, five sizes in any order", 2, C, D, many, "1"),
     ]
 
 
@@ -426,16 +436,16 @@ crops = Part(
 
 # --- one step of a training ----------------------------------------------------------------------------------
 
-RATE_OF_STEP = 0.5  # of the optimizer in the notebook
+FRONTS = {"Identity": lambda x: x, "Tanh": np.tanh}  # by their names in torch.nn
 
 
-def steps_reference(settings, student, teacher, centre, *batches):
+def steps_reference(settings, rate, decay, front, student, teacher, centre, *batches):
     """Two linear networks, (K, D + 1) with the bias as the last column; the gradient is written out."""
     tau_s, tau_t, momentum, centre_momentum = settings
     student, teacher, centre = (np.asarray(x, float).copy() for x in (student, teacher, centre))
     losses = []
     for batch in batches:
-        x = np.asarray(batch, float)
+        x = FRONTS[front](np.asarray(batch, float))
         x = np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)  # (B, V, D + 1)
         B, V, _ = x.shape
         raw, says = x[:, :2] @ teacher.T, x @ student.T
@@ -443,7 +453,7 @@ def steps_reference(settings, student, teacher, centre, *batches):
         pairs = [(b, g, v) for b, g, v in np.ndindex(B, 2, V) if g != v]
         losses.append(-sum(targets[b, g] @ log_p(says[b, v] / tau_s) for b, g, v in pairs) / len(pairs))
         slope = sum(np.outer(said[b, v] - targets[b, g], x[b, v]) for b, g, v in pairs) / tau_s / len(pairs)
-        student = student - RATE_OF_STEP * slope
+        student = student - rate * (slope + decay * student)
         teacher = momentum * teacher + (1 - momentum) * student
         centre = centre_momentum * centre + (1 - centre_momentum) * raw.mean(axis=(0, 1))
     return np.array(losses), student, teacher, centre, np.array(False)
@@ -452,20 +462,23 @@ def steps_reference(settings, student, teacher, centre, *batches):
 def steps_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3):
+    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3, front="Tanh"):
         settings = [share(generator, 0.4, 0.6), share(generator, 0.2, 0.35)]
         settings += [share(generator, 0.75, 0.9), share(generator, 0.6, 0.7)]
         weights = [draw(K, D + 1, scale=0.5), draw(K, D + 1, scale=0.5), draw(K, scale=0.5)]
         batches = [draw(B, V, D) for _ in range(steps)]
-        return Case(aspect, f"{about}, {V} views", (settings, *weights, *batches), result)
+        how = share(generator, 0.3, 0.9), share(generator, 0.05, 0.2), front
+        about = f"{about}, {V} views, nn.{front} in front, rate {how[0]}, weight decay {how[1]}"
+        return Case(aspect, about, (settings, *how, *weights, *batches), result)
 
     B, D, K = sizes(generator, 3, 3, 6)
     V = number(generator, 4, 5)
     return [
         case("loss", "one step", 1, "0"),
         case("loss", "one step, a batch", 1, "0", B, V, D, K),
+        case("student", "one step", 1, "1", front="Identity"),
         case("student", "one step", 1, "1"),
-        case("teacher", "one step", 1, "2"),
+        case("teacher", "one step", 1, "2", front="Identity"),
         case("centre", "one step", 1, "3"),
         case("centre", "one step, a batch", 1, "3", B, V, D, K),
         case("no gradient", "one step", 1, "4"),
@@ -495,25 +508,29 @@ def steps_with(
     def apply(weight: Tensor, x: Tensor) -> Tensor:
         return x @ weight[:, :-1].T + weight[:, -1]
 
-    def mistake(settings, student, teacher, first_centre, *batches):
+    def mistake(settings, rate, decay, front, student, teacher, first_centre, *batches):
         student, teacher, first_centre, *batches = wide([student, teacher, first_centre, *batches])
         m: Made = dict(zip(("tau_s", "tau_t", "momentum", "centre_momentum"), settings))
         m |= {"centre": first_centre, "slope": 0.0}
         losses = []
         for views in batches:
             student = student.detach().requires_grad_()
-            m |= {"views": views, "teacher": partial(apply, teacher), "student": partial(apply, student)}
+            m |= {
+                "views": torch.as_tensor(FRONTS[front](views)),
+                "teacher": partial(apply, teacher),
+                "student": partial(apply, student),
+            }
             for what in order:
                 if what == "says":
                     m["raw"] = says(m)
                 elif what == "loss":
-                    losses_of = cross_entropies(m["student"](views) / m["tau_s"], targets(m))
+                    losses_of = cross_entropies(m["student"](m["views"]) / m["tau_s"], targets(m))
                     value = losses_of[:, apart(*losses_of.shape[1:])].mean()
                     (slope,) = torch.autograd.grad(value, student)
                     m["slope"] = slope if fresh else m["slope"] + slope
                     losses.append(value.detach())
                 elif what == "student":
-                    student = student.detach() - RATE_OF_STEP * m["slope"]
+                    student = student.detach() - rate * (m["slope"] + decay * student.detach())
                     m["student"] = partial(apply, student)
                 elif what == "teacher":
                     teacher = follow(teacher, student.detach(), m)
@@ -574,11 +591,11 @@ def closeness(features: Tensor, queries: Tensor) -> Tensor:
 def votes_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, n, m, D, k, temperature, classes, own=False):
+    def case(aspect, about, n, m, D, k, temperature, classes, own=False, unit=1.0):
         """With ``own`` each image has a class of its own. What is nearest by cosine is not so by product or distance,
         and no two are nearly as near where k ends."""
         while True:
-            lengths = [(0.7 * draw(count, 1)).exp() for count in (n, m)]
+            lengths = [unit * (0.7 * draw(count, 1)).exp() for count in (n, m)]
             features, queries = (F.normalize(draw(len(x), D), dim=-1) * x for x in lengths)
             labels = (
                 torch.randperm(classes, generator=generator)[:n]
@@ -606,6 +623,7 @@ def votes_cases(generator: torch.Generator) -> list[Case]:
         case("classes", "several of a class, two queries", 7, 2, 2, 4, 0.5, 3),
         case("classes", "several of a class, a batch of queries", n, m, D, 5, t, 4),
         case("classes", "all vote", 6, 3, D, 6, t, 3),
+        case("classes", "many neighbours, short vectors", 50, m, D, 30, t, 4, unit=0.01),
     ]
 
 
@@ -706,6 +724,13 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
             if not near.any() and all((keep(rows, mass) != right).any() for keep in KEEPS.values()):
                 return rows
 
+    def long_row(about, B, H, N):
+        """Each weight is a little less than the one before; the mass lies in the middle of one."""
+        order = [torch.randperm(N, generator=generator) for _ in range(B * H)]
+        rows = 0.01 * (-0.03 * torch.stack(order)).exp().view(B, H, N)
+        sums, kept = shares_of(rows[0, 0]).sort(descending=True).values.cumsum(dim=0), number(generator, 30, 60)
+        return keep(about, rows, round(sums[kept - 1 : kept + 1].mean().item(), 4))
+
     def keep(about, weights, mass, **more):
         return Case("mass", f"keep_mass: {about}, mass {mass}", ("keep_mass", weights, mass), **more)
 
@@ -731,6 +756,7 @@ def masks_cases(generator: torch.Generator) -> list[Case]:
     return [
         keep("one image, one head, six patches", tiny, 0.6, public=True),
         keep("a batch", attention(B, H, rows * columns, mass), mass),
+        long_row("144 patches, of which many are kept", 2, 2, 144),
         keep("B = H = N: no axis can be told by its size", attention(5, 5, 5, 0.6), 0.6),
         pixels("one image, one head, 2 x 3 patches of 2 x 2 pixels", 1, 1, 2, 3, 2),
         pixels(f"a batch, {rows} x {columns} patches of {size} x {size} pixels", B, H, rows, columns, size),

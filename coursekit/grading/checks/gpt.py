@@ -23,6 +23,7 @@ from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.generate import generate
 from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.common import (
+    RARE,
     VIEWED,
     before_it,
     by_seed,
@@ -50,6 +51,7 @@ from coursekit.grading.checks.common import (
     wide,
     without_the_last,
 )
+from coursekit.grading.checks.slopes import as_losses, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
@@ -124,6 +126,22 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         weights = block_weights(D, D + 3, generator, silent)
         return Case(aspect, f"gpt_block: {about}", ("gpt_block", draw(B, T, D, scale=scale), H, *weights))
 
+    def steep(about, B, T, S, H, Dh):
+        """The scores of every other query are about 100, those of the others about -100: exp gives inf, or zeros.
+
+        The values are far from 0, since scores of this size are known to four places only.
+        """
+        query, key, value = draw(B, H, T, Dh), draw(B, H, S, Dh), 3 + draw(B, H, S, Dh, scale=0.3)
+        query[..., 0], key[..., 0] = 100 * (-1.0) ** torch.arange(T), Dh**0.5
+        return Case("causal", f"look_back: {about}", ("look_back", query, key, value))
+
+    def bent(about, B, T, D):
+        """Hidden units around -1.8, where the constants of gelu's two forms show, and a network that outweighs x."""
+        x, H, *weights = block("", "", B, T, 1, D, [OUT]).arguments[1:]
+        weights[8], weights[9] = 0.1 * weights[8], draw(D + 3, scale=0.1) - 1.8
+        weights[10] = 100 * weights[10].abs()
+        return Case("block", f"gpt_block: {about}", ("gpt_block", x, H, *weights))
+
     B, T, Dh = sizes(generator, 3)
     S = T + number(generator, 2, 4)
     tiny = "numbers so small that eps counts; both branches give only their biases"
@@ -131,6 +149,7 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         look("causal", "one text, one head, three tokens", 1, 3, 3, 1, 2),
         look("causal", "a batch, two heads", B, T, T, 2, Dh),
         look("causal", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 4, 4),
+        steep("scores of 100 and -100, which exp alone does not survive", B, T, T, 2, Dh),
         look("last T of S", "one query, which is the last of three positions", 1, 1, 3, 1, 2),
         look("last T of S", f"{T} queries, which are the last of {S} positions", B, T, S, 2, Dh),
         look("last T of S", "two queries, which are the last of three positions", 1, 2, 3, 1, 2),
@@ -139,6 +158,7 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         block("block", "a batch; the attention gives zeros", B, T, 2, 8, [OUT]),
         block("block", "a batch, three heads", B, T, 3, 12),
         block("block", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 16),
+        bent("hidden units around -1.8, the attention gives zeros", B, T, 8),
         block("small numbers", tiny, B, T, 2, 8, scale=3e-3),
     ]
 
@@ -198,6 +218,7 @@ def every(B: int, T: int) -> Tensor:
     return torch.ones(B, T, dtype=torch.bool)
 
 
+@with_slopes(1)
 def next_token_cases(generator: torch.Generator) -> list[Case]:
     B, V = sizes(generator, 2, 3, 5)
     T = number(generator, 8, 10)
@@ -249,32 +270,36 @@ def rolled(logits, ids, real, learned):
 
 next_token_loss = Part(
     "next_token_loss",
-    {"shift": 4, "padding": 3, "prompt": 5},
+    {"shift": 3, "padding": 3, "prompt": 4, "gradient": 2},
     next_token_cases,
-    next_token_reference,
-    {
-        "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
-        "just read": lambda logits, ids, real, learned: nats(logits, ids)[real & learned].mean(),
-        "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
-        "learned is read one place too early: it is asked of the token that is predicted, not of the one before it": (
-            partial(
-                next_token_reference,
-                counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1],
-            )
-        ),
-        "the first token behind padding on the left counts: nothing that is real stands before it": partial(
-            next_token_reference, counts=lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
-        ),
-        "padding is told by its id: the end of a text has the same one, and it is a target": partial(
-            next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
-        ),
-        "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
-            next_token_reference, mean=mean_of_means
-        ),
-        "the sum is divided by all places: divide by the number of targets that count": partial(
-            next_token_reference, mean=lambda each, m: (each * m).mean()
-        ),
-    },
+    **as_losses(
+        next_token_reference,
+        {
+            "nothing is shifted: the logits at place t are about the token at place t + 1, not about the one they have "
+            "just read": lambda logits, ids, real, learned: nats(logits, ids)[real & learned].mean(),
+            "the last place predicts the first token, as roll does it: leave out the logits of the last place": rolled,
+            "learned is read one place too early: it is asked of the token that is predicted, not of the one before "
+            "it": (
+                partial(
+                    next_token_reference,
+                    counts=lambda ids, real, learned: real[:, :-1] & real[:, 1:] & learned[:, :-1],
+                )
+            ),
+            "the first token behind padding on the left counts: nothing that is real stands before it": partial(
+                next_token_reference, counts=lambda ids, real, learned: real[:, 1:] & learned[:, 1:]
+            ),
+            "padding is told by its id: the end of a text has the same one, and it is a target": partial(
+                next_token_reference, counts=lambda ids, real, learned: (ids != END)[:, 1:] & learned[:, 1:]
+            ),
+            "this is the mean of the texts' means: every target counts the same, whatever text it is in": partial(
+                next_token_reference, mean=mean_of_means
+            ),
+            "the sum is divided by all places: divide by the number of targets that count": partial(
+                next_token_reference, mean=lambda each, m: (each * m).mean()
+            ),
+        },
+    ),
+    result="run_next_token_loss",
 )
 
 
@@ -357,6 +382,13 @@ def kept_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, logits, k, p, **more):
         return Case(aspect, f"{about}, k = {k}, p = {p}", (logits, k, p), **more)
 
+    def long_row(about):
+        """Each token is a little more likely than the next one; p lies in the middle of one's share."""
+        logits = -0.03 * torch.stack([torch.randperm(150, generator=generator) for _ in range(2)])
+        k, kept = number(generator, 90, 120), number(generator, 40, 70)
+        sums = logits[0].sort(descending=True).values[:k].softmax(dim=0).cumsum(dim=0)
+        return case("any shape", about, logits, k, round(sums[kept - 1 : kept + 1].mean().item(), 4))
+
     return [
         case("top-k", "one row", small, 1, None),
         case("top-k", "one row", small, k, None),
@@ -367,6 +399,7 @@ def kept_cases(generator: torch.Generator) -> list[Case]:
         case("top-p", "one row that is sure: probabilities 10, 70, 15 and 5 %", sure[None], None, 0.6, public=True),
         case("both", "probabilities 40, 30, 20 and 10 %", four, 2, 0.55, public=True),
         case("both", "a batch", unlike(V, (B,), 4, 0.7, both, generator), 4, 0.7),
+        long_row("150 tokens, of which many may come"),
         case("any shape", "logits (V,)", unlike(V, (1,), None, p, ["dropped"], generator)[0], None, p),
         case("any shape", "logits (B, T, V)", unlike(V, (B, T), 5, 0.8, ["of all"], generator), 5, 0.8),
     ]
@@ -398,8 +431,9 @@ may_come = Part(
 
 # --- which token comes ---------------------------------------------------------------------------------------
 
-ROWS, TIMES, FLAT = 60, 60, 6  # rows of so many equal logits are drawn so often, to see whether they are independent
+ROWS, TIMES, FLAT = 60, 160, 6  # rows of so many equal logits are drawn so often, to see whether they are independent
 DRAWS = 4000  # rows of each of two kinds: their shares are known to within 0.05, six standard deviations
+MANY = 20_000  # rows of one kind that has tokens of a fine scale, from 1/2 down to a few in a thousand
 
 
 def chances(logits: Tensor, temperature: float, k: int | None, p: float | None, kept=kept_reference) -> Tensor:
@@ -498,6 +532,13 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         about = f"{about}: temperature {temperature}, k = {k}, p = {p}"
         return Case(aspect, about, (rows, temperature, k, p, seed), **more)
 
+    def fine(temperature, seed):
+        """One token has half of all, five have 1/20 each, 44 the rest."""
+        weights = torch.tensor([50.0, *[5.0] * 5, *[25 / 44] * 44]) * (0.2 * numbers(50, generator=generator)).exp()
+        row = temperature * weights[torch.randperm(50, generator=generator)].log()
+        about = f"{MANY:,} rows of one kind with 50 tokens, temperature {temperature}"
+        return Case("temperature", about, (row.repeat(MANY, 1), temperature, None, None, seed), secret="fine")
+
     few = case("generator", "20 rows", 1.0, None, None, Seed(seeds[0]), 10)
     same, later, other = (
         (*few.arguments[:-1], seed) for seed in (Seed(seeds[0]), Seed(seeds[0], used=5), Seed(seeds[1]))
@@ -513,6 +554,7 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         case("temperature", many, 1.0, None, None, Seed(seeds[3])),
         case("temperature", many, hot, None, None, Seed(seeds[4])),
         case("temperature", many, cold, None, None, Seed(seeds[5])),
+        fine(number(generator, 12, 14) / 10, Seed(seeds[5])),
         case("top-k and top-p", many, 1.0, 3, None, Seed(seeds[6])),
         case("top-k and top-p", many, 1.0, None, 0.7, Seed(seeds[6])),
         case("top-k and top-p", many, 1.0, 3, 0.8, Seed(seeds[6])),
@@ -528,6 +570,31 @@ def fits(found: np.ndarray, right: Tensor, n: int) -> bool:
     """Whether shares (2, V) of n draws each come from these probabilities, within six standard deviations."""
     p = right.numpy()
     return bool((abs(found - p) <= 6 * (p * (1 - p) / n) ** 0.5).all())
+
+
+def far_from(counts: np.ndarray, p: np.ndarray) -> bool:
+    """Whether counts of n draws do not come from these probabilities: some token's, or that of all less likely ones.
+
+    By Chernoff's bound, as in ``tied``: of right draws less than one in ten millions are found wrong.
+    """
+    order = p.argsort()
+    expected = np.concatenate([p, p[order].cumsum()[:-1]])
+    found = np.concatenate([counts, counts[order].cumsum()[:-1]]) / counts.sum()
+    both = np.stack([found, 1 - found]), np.stack([expected, 1 - expected])
+    far = np.where(both[0] > 0, both[0] * np.log(np.maximum(both[0], 1e-300) / both[1]), 0.0).sum(axis=0)
+    return bool((counts.sum() * far > np.log(2 * len(far) / RARE)).any())
+
+
+def shared_out(draws: np.ndarray) -> bool:
+    """Whether the kinds come more evenly than by chance, (times, rows): then the rows do not draw by themselves.
+
+    Of independent draws the squared distances add up to a chi-squared variable, which is below its mean less six
+    standard deviations once in 10^7 times at most.
+    """
+    expected = draws.shape[1] / FLAT
+    counts = (draws[:, :, None] == np.arange(FLAT)).sum(axis=1)
+    n = len(draws) * (FLAT - 1)
+    return bool(((counts - expected) ** 2 / expected).sum() < n - 6 * (2 * n) ** 0.5)
 
 
 def judge_token(case: Case, answers: Sequence[Arrays]) -> str | None:
@@ -548,13 +615,17 @@ def judge_token(case: Case, answers: Sequence[Arrays]) -> str | None:
     if case.secret == "again":
         return None  # what they show all together is looked at in the other cases
     n, V = len(tokens) // 2, logits.shape[1]
+    if case.secret == "fine":
+        far = far_from(np.bincount(tokens, minlength=V), chances(logits[0], temperature, k, p).numpy())
+        return "the tokens do not come with the right probabilities: those of the softmax, as they are" if far else None
     found = np.stack([np.bincount(tokens[kind::2], minlength=V) / n for kind in range(2)])
     rows = logits[:2]
     if fits(found, torch.stack([chances(row, temperature, k, p) for row in rows]), n):
         if (tokens[:-2:2] == tokens[2::2]).all():
             return "rows of equal logits all get the same token"
         flat = [one for one in answers if "value" in one and one["value"].shape == (ROWS,)]
-        if (again := latest(flat, TIMES, "value")) and tied(np.stack(again), 1 / FLAT):
+        again = latest(flat, TIMES, "value")
+        if again and (tied(np.stack(again), 1 / FLAT) or shared_out(np.stack(again))):
             return "the tokens of two rows depend on each other: draw one for each row by itself"
         return None
     for words, (wrong, _) in MISTAKEN.items():
@@ -607,9 +678,10 @@ def step_reference(
 def step_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, B, T, S, H, D, result="0", moving=False, silent=False):
+    def case(aspect, about, B, T, S, H, D, result="0", moving=False, silent=False, steep=False):
         """S tokens are in the cache. Unless ``moving`` all positions have the same vector; with ``silent`` the
-        attention gives zeros, so that y = x."""
+        attention gives zeros, so that y = x; with ``steep`` all scores are about 100, of which exp gives inf, and y
+        is far from 0."""
         V, most = 7, S + T + 3
         given = None, None
         if S:
@@ -617,6 +689,12 @@ def step_cases(generator: torch.Generator) -> list[Case]:
         positions = draw(most, D) if moving else draw(1, D).repeat(most, 1)
         weights = [draw(*shape, scale=0.6) for shape in ((3 * D, D), (3 * D,), (D, D), (D,))]
         weights = silenced(weights, 1) if silent else weights
+        if steep:
+            first, Dh = torch.arange(0, D, D // H), D // H
+            weights[0][first] = weights[0][D + first] = 0.0
+            weights[1][first], weights[1][D + first] = 100.0, Dh**0.5
+            weights[3] += 30
+            given[0][..., 0] = Dh**0.5
         ids = torch.randint(V, (B, T), generator=generator)
         return Case(aspect, about, (ids, *given, H, draw(V, D), positions, *weights), result)
 
@@ -638,6 +716,7 @@ def step_cases(generator: torch.Generator) -> list[Case]:
         case("several tokens", f"three tokens at once; {empty}", 2, 3, 0, 2, 8),
         case("several tokens", f"{T} tokens at once; the cache holds {S}", B, T, S, 2, 8),
         case("several tokens", f"{T} tokens at once; the cache holds {S}; three heads", B, T, S, 3, 12),
+        case("several tokens", "scores of about 100, which exp alone does not survive", B, T, S, 2, 8, steep=True),
     ]
 
 
@@ -722,6 +801,13 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
+def judge_ids(case: Case, answers: Sequence[Arrays]) -> str | None:
+    whole = answers[-1][case.result].dtype.kind in "iu"
+    return (
+        None if whole else "these are no whole numbers, with which no row of a table can be chosen: ids stay integers"
+    )
+
+
 def each_by_itself(documents, length, end_id):
     """No text goes on in the next row."""
     found = [pack_reference([document], length, end_id, fill=True) for document in documents]
@@ -733,7 +819,8 @@ pack_rows = Part(
     {"ends": 3, "rows": 3, "targets": 2},
     pack_cases,
     pack_reference,
-    {
+    judge=judge_ids,
+    suspects={
         "there is no end before the first document: the stream begins with end_id": partial(
             pack_reference, stream=lambda documents, end_id: ends_around(documents, end_id)[1:]
         ),

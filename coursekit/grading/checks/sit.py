@@ -20,7 +20,15 @@ from torch.nn import functional as F
 from coursekit.data.digits import Digits, digits
 from coursekit.evaluate.features import knn
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.common import number, numbers, sizes, votes_reference, votes_with
+from coursekit.grading.checks.common import (
+    cosines_of,
+    number,
+    numbers,
+    sizes,
+    votes_reference,
+    votes_with,
+)
+from coursekit.grading.checks.slopes import CUT, as_losses, no_slope, slope, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
@@ -83,6 +91,9 @@ def blocks_cases(generator: torch.Generator) -> list[Case]:
     side = 1 + (lots[:, :2] * 4).long()
     many = torch.cat([(lots[:, 2:] * (torch.tensor([H, W]) - side + 1)).long(), side], dim=1)
     many = torch.cat([many[:1], many])  # the first one twice
+    H_big, W_big, n = 40, 50, number(generator, 250, 300)
+    dots = tiles(H_big, W_big, 1, 1, generator)
+    nearly = (n - 0.5) / (H_big * W_big)  # beside which 0.001 is two pixels
     B, C, S = sizes(generator, 3, 2, 4)
     return [
         case("one block", "one block of 2 x 3, in 4 x 5 pixels", [[1, 2, 2, 3]], 4, 5, 0.1, public=True),
@@ -91,6 +102,7 @@ def blocks_cases(generator: torch.Generator) -> list[Case]:
         case("until the share", "four blocks side by side, half the pixels", tiles(1, 4, 2, 1, generator), 2, 4, 0.5),
         case("until the share", "16 blocks, exactly a quarter of the pixels", quarter, 8, 8, 0.25),
         case("until the share", "blocks that do not overlap", grid, h * rows, w * columns, between),
+        case("until the share", "hundreds of blocks of one pixel", dots[: n + 20], H_big, W_big, nearly),
         case("until the share", "a share of 0", quarter, 8, 8, 0.0),
         case("until the share", "too few blocks", quarter[:3], 8, 8, 0.9),
         case("overlaps", "the second block lies in the first", [first, within, *behind], 8, 10, 29.5 / 80, public=True),
@@ -247,12 +259,18 @@ def rotated_with(
     return by_task(turn=turn, four_turns=four)
 
 
+def judge_labels(case: Case, answers: Sequence[Arrays]) -> str | None:
+    whole = case.aspect != "four turns" or answers[-1]["1"].dtype.kind in "iu"
+    return None if whole else "the labels are no whole numbers: they are classes, as F.cross_entropy takes them"
+
+
 rotations = Part(
     "rotations",
     {"one image": 2, "a batch": 2, "four turns": 5},
     rotations_cases,
     by_task(turn=turn_reference, four_turns=four_reference),
-    {
+    judge=judge_labels,
+    suspects={
         "the images are turned clockwise: one quarter anticlockwise brings the last column into the first row": (
             rotated_with(lambda image, k: left(image, -k))
         ),
@@ -295,6 +313,7 @@ def reconstruction_reference(found, clean, masks) -> np.ndarray:
     return result
 
 
+@with_slopes(4)
 def reconstruction_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, C, height, width, covered: Sequence[int] = ()):
         """``covered``: how many pixels, of each image."""
@@ -335,25 +354,30 @@ def reconstructed_with(
 
 reconstruction_losses = Part(
     "reconstruction_losses",
-    {"which pixels": 4, "batch": 2, "nothing corrupted": 2},
+    {"which pixels": 3, "batch": 2, "nothing corrupted": 2, "gradient": 1},
     reconstruction_cases,
-    reconstruction_reference,
-    {
-        "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
-            reconstructed_with(divisor=lambda masks: masks[0].numel())
-        ),
-        "the errors are squared: take their absolute values": reconstructed_with(torch.square),
-        "the channels are added up: take their mean, too": reconstructed_with(channels=lambda wrong: wrong.sum(dim=1)),
-        "this is one number for all: each image has its own mean": lambda found, clean, masks: (
-            (found - clean).abs().mean(dim=1)[masks].mean()
-        ),
-        "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
-            reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
-        ),
-        "an image without a corrupted pixel gives 0 / 0: its loss is 0": reconstructed_with(
-            divisor=lambda masks: masks.sum(dim=(1, 2))
-        ),
-    },
+    **as_losses(
+        reconstruction_reference,
+        {
+            "this is the mean over all pixels, with zeros where nothing was corrupted: divide by the corrupted ones": (
+                reconstructed_with(divisor=lambda masks: masks[0].numel())
+            ),
+            "the errors are squared: take their absolute values": reconstructed_with(torch.square),
+            "the channels are added up: take their mean, too": reconstructed_with(
+                channels=lambda wrong: wrong.sum(dim=1)
+            ),
+            "this is one number for all: each image has its own mean": lambda found, clean, masks: (
+                (found - clean).abs().mean(dim=1)[masks].mean()
+            ),
+            "all corrupted pixels of the batch are counted together: each image is divided by its own number": (
+                reconstructed_with(divisor=lambda masks: masks.sum().clamp(min=1))
+            ),
+            "an image without a corrupted pixel gives 0 / 0: its loss is 0": reconstructed_with(
+                divisor=lambda masks: masks.sum(dim=(1, 2))
+            ),
+        },
+    ),
+    result="run_reconstruction_losses",
 )
 
 
@@ -371,6 +395,7 @@ def contrastive_reference(vectors, temperature) -> np.ndarray:
     return result
 
 
+@with_slopes(4)
 def contrastive_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, d, temperature, length=1.0):
         vectors = numbers(B, 2, d, generator=generator)
@@ -378,6 +403,12 @@ def contrastive_cases(generator: torch.Generator) -> list[Case]:
         if length != 1:
             lengths = length * (0.3 + torch.rand(B, 2, 1, generator=generator))
         return Case(aspect, about, (F.normalize(vectors, dim=-1) * lengths, temperature))
+
+    def cold(about, B, d):
+        """Short vectors, all of them much alike: their cosines over the temperature are more than exp can take."""
+        vectors = 1 + 0.2 * numbers(B, 2, d, generator=generator)
+        lengths = 1e-3 * (0.3 + torch.rand(B, 2, 1, generator=generator))
+        return Case("temperature", about, (F.normalize(vectors, dim=-1) * lengths, 0.01))
 
     corner = torch.tensor([[[1.0, 0], [1, 0]], [[0, 1], [0.6, 0.8]]])
     B, d = sizes(generator, 2, 3, 7)
@@ -389,6 +420,7 @@ def contrastive_cases(generator: torch.Generator) -> list[Case]:
         case("batch", "d = 2 B = 8, temperature 1: no axis can be told by its size", 4, 8, 1.0),
         case("temperature", f"two images, temperature {tau:.1f}", 2, 3, tau),
         case("temperature", f"a batch, temperature {tau:.1f}", B + 1, d, tau),
+        cold("vectors of length 0.001 that are much alike, temperature 0.01", B, d),
         case("lengths", "two images, vectors of other lengths, temperature 1", 2, 3, 1.0, 3.0),
         case("lengths", "a batch of vectors of other lengths", B, d + 1, 0.5, 2.0),
     ]
@@ -429,23 +461,26 @@ def halves(n: int) -> Tensor:
 
 contrastive_losses = Part(
     "contrastive_losses",
-    {"two images": 5, "batch": 4, "temperature": 3, "lengths": 3},
+    {"two images": 4, "batch": 3, "temperature": 3, "lengths": 3, "gradient": 2},
     contrastive_cases,
-    contrastive_reference,
-    {
-        "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
-            out=lambda n: torch.zeros(n, n, dtype=torch.bool)
-        ),
-        "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": contrasted_with(
-            scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
-            out=lambda n: torch.zeros(n, n, dtype=torch.bool),
-        ),
-        "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
-        "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
-        "this is the partner's place as if all first views came before all second ones: the two views of an image are "
-        "vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
-        "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
-    },
+    **as_losses(
+        contrastive_reference,
+        {
+            "the view itself is among those to choose from: leave k = i out of the sum": contrasted_with(
+                out=lambda n: torch.zeros(n, n, dtype=torch.bool)
+            ),
+            "the view itself keeps the logit 0 in the sum: leave it out, its logit is -inf": contrasted_with(
+                scale=lambda cosines, temperature: (cosines / temperature).fill_diagonal_(0.0),
+                out=lambda n: torch.zeros(n, n, dtype=torch.bool),
+            ),
+            "only the first views look for their partners: each of the two views does, (B, 2)": first_views,
+            "the other view is left out of the sum: k goes through all but i": contrasted_with(without_other=True),
+            "this is the partner's place as if all first views came before all second ones: the two views of an image "
+            "are vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
+            "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
+        },
+    ),
+    result="run_contrastive_losses",
 )
 
 
@@ -556,18 +591,23 @@ def shares_reference(features, labels, queries, k, temperature, classes):
 def evaluation_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def standardise(aspect, about, n, m, D, constant=False):
+    def standardise(aspect, about, n, m, D, constant=False, unit=1.0):
         spread, middle = 0.5 + 3 * torch.rand(D, generator=generator), draw(D, scale=4.0)
         features, queries = draw(n, D) * spread + middle, 1 + 2 * draw(m, D) * spread + middle
         if constant:
             features[:, 1] = 2.0  # exact in every way to take a mean
-        return Case(aspect, f"standardise: {about}", ("standardise", features, queries))
+        return Case(aspect, f"standardise: {about}", ("standardise", unit * features, unit * queries))
 
-    def vote(about, n, m, D, k, temperature, classes, longer=1.0):
-        features, labels = draw(n, D), torch.arange(n) % (classes - 1)  # of one class there is none
-        features = features * (0.5 + longer * torch.rand(n, 1, generator=generator))
-        order = torch.randperm(n, generator=generator)
-        arguments = (features, labels[order], draw(m, D, scale=3.0), k, temperature, classes)
+    def vote(about, n, m, D, k, temperature, classes, longer=1.0, unit=1.0):
+        """No two cosines are nearly alike where k ends."""
+        while True:
+            features, labels = draw(n, D), torch.arange(n) % (classes - 1)  # of one class there is none
+            features = unit * features * (0.5 + longer * torch.rand(n, 1, generator=generator))
+            order, queries = torch.randperm(n, generator=generator), unit * draw(m, D, scale=3.0)
+            ordered = cosines_of(features, queries).sort(dim=1, descending=True).values
+            if (ordered[:, k - 1] - ordered[:, k]).min() > 1e-4:
+                break
+        arguments = (features, labels[order], queries, k, temperature, classes)
         return Case("neighbours", f"knn_shares: {about}", ("knn_shares", *arguments))
 
     n, m, D = sizes(generator, 3, 5, 9)
@@ -578,9 +618,11 @@ def evaluation_cases(generator: torch.Generator) -> list[Case]:
         standardise("standardise", "n = m = D: no axis can be told by its size", 6, 6, 6),
         standardise("standardise", "one query", n, 1, D),
         standardise("constant numbers", "the second number is the same in all vectors", n, m, D, constant=True),
+        standardise("constant numbers", "numbers that hardly differ, and do", n, m, D, unit=1e-3),
         vote("four vectors, the two nearest vote, temperature 1", 4, 1, 2, 2, 1.0, 3),
         vote(f"{3 * n} vectors, {k} nearest, {m} queries", 3 * n, m, D, k, 0.3, 4),
         vote("n = m = D = classes: no axis can be told by its size", 6, 6, 6, 4, 0.5, 6, longer=3.0),
+        vote("60 short vectors, 20 nearest", 60, m, D, 20, 0.3, 5, unit=0.01),
     ]
 
 
@@ -675,9 +717,12 @@ def painting_cases(generator: torch.Generator) -> list[Case]:
     def back(about, B, N, E, K):
         return Case("put back", f"put_back: {about}", ("put_back", draw(B, K, E), draw(E), orders(B, N)))
 
-    def loss(about, B, N, M, K):
-        patches = draw(B, N, M) * (0.5 + torch.rand(B, N, 1, generator=generator)) + draw(B, N, 1, scale=2.0)
+    def loss(about, B, N, M, K, unit=1.0):
+        patches = unit * draw(B, N, M) * (0.5 + torch.rand(B, N, 1, generator=generator)) + draw(B, N, 1, scale=2.0)
         return Case("loss", f"painting_loss: {about}", ("painting_loss", draw(B, N, M), patches, orders(B, N), K))
+
+    def by_guesses(case):
+        return Case("gradient", f"the gradient of {case.about}", ("painting_slope", *case.arguments[1:]))
 
     order = torch.tensor([[3, 0, 1, 2]])
     B, D, M = sizes(generator, 3, 3, 8)
@@ -696,6 +741,8 @@ def painting_cases(generator: torch.Generator) -> list[Case]:
         loss("one image, three of six patches hidden", 1, 6, 4, 3),
         loss(f"{B} images, all but {K} of {N} patches hidden", B, N, M, K),
         loss("B = N = M: no axis can be told by its size", 6, 6, 6, 2),
+        loss("patches so dark that 0.000001 counts", B, N, M, K, 2e-3),
+        by_guesses(loss("one image, three of six patches hidden", 1, 6, 4, 3)),
     ]  # fmt: skip
 
 
@@ -730,15 +777,21 @@ def painted_with(
     def mistake(guessed, patches, order, visible):
         return picked_by((guessed - wanted(patches)) ** 2, counted(order, visible)).mean()
 
-    return by_task(painting_loss=mistake)
+    return by_task(painting_loss=mistake, painting_slope=partial(slope, mistake))
 
 
 painting = Part(
     "painting",
-    {"keep": 3, "put back": 4, "loss": 5},
+    {"keep": 3, "put back": 4, "loss": 4, "gradient": 1},
     painting_cases,
-    by_task(keep=keep_reference, put_back=put_back_reference, painting_loss=painting_reference),
+    by_task(
+        keep=keep_reference,
+        put_back=put_back_reference,
+        painting_loss=painting_reference,
+        painting_slope=partial(slope, painting_reference),
+    ),
     {
+        CUT: by_task(painting_slope=no_slope),
         "these are the hidden patches: the first ones of the order stay visible": by_task(
             keep=lambda patches, order, visible: picked_by(patches, order[:, visible:])
         ),

@@ -21,6 +21,7 @@ from coursekit.data.series import Station, best_forecast, climate, draw_regimes,
 from coursekit.evaluate.forecast import mase, seasonal_naive
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import number, numbers, sizes, wide
+from coursekit.grading.checks.slopes import CUT, no_slope, slope
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, diverged, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
@@ -92,15 +93,20 @@ def no_leaks_cases(generator: torch.Generator) -> list[Case]:
     T = 6 * (L + H)
     begin = L + number(generator, 1, 4)
     end = begin + H + number(generator, 6, 9)
+    long = draw(60, 2, gaps=False)
+    long[3:50, 0], long[20:, 1] = NAN, NAN
+    units = torch.stack([1013 + numbers(40, generator=generator), 2e-3 * numbers(40, generator=generator)], dim=1)
     gap = draw(14, 2, gaps=False)
     gap[8:11, 0], gap[9:10, 1] = NAN, NAN  # it lasts from before the cut, 10, until after it
     return [
         fill("one quantity, five hours", column, public=True),
         fill("missing until the end", late),
         fill("each quantity is missing at other hours", draw(30, 3)),
+        fill("gaps of 40 hours and more", long),
         scale("one quantity, of six hours the first four", 6, 1, 4, False),
         scale("three quantities", 40, 3, 25, False),
         scale("some values are missing", 50, 3, 30, True),
+        Case("scale", "scale_of: values around 1013, and others around 0.002", ("scale_of", units, 30)),
         cut(
             "windows", "five hours 0 1 2 3 4, history 2, horizon 1", torch.arange(5.0)[:, None], 2, 1, 2, 5, public=True
         ),
@@ -358,6 +364,7 @@ def patching_cases(generator: torch.Generator) -> list[Case]:
         cut("what is left over", "eight numbers, patches of 3 every 2", torch.arange(8.0), 3, 2, public=True),
         cut("what is left over", f"{odd} numbers, patches of {size} every {stride}", draw(odd), size, stride),
         cut("what is left over", "many series", draw(B, C, odd), size, stride),
+        cut("overlapping", "100 patches of 4 every 1", draw(103), 4, 1),
         tokens("one window, two quantities", draw(1, 5, 2), 3, 2),
         tokens("a batch", draw(B, odd, C), size, stride),
         tokens("B = L = C: no axis can be told by its size", draw(4, 4, 4), 3, 1),
@@ -435,6 +442,12 @@ def quantiles_cases(generator: torch.Generator) -> list[Case]:
             flat[torch.randperm(len(flat), generator=generator)[: max(1, len(flat) // 3)]] = NAN
         return Case(aspect, f"{task}: {about}", (task, draw(*shape, len(levels)), target, levels))
 
+    def close(about, N, levels):
+        """Every other forecast is exactly right, the others nearly."""
+        target = draw(N, scale=0.1)
+        forecast = target[:, None] + 1e-4 * draw(N, len(levels)) * (torch.arange(N) % 2)[:, None]
+        return Case("levels", f"quantile_losses: {about}", ("quantile_losses", forecast, target, levels))
+
     N, H, C = sizes(generator, 3, 2, 5)
     odd = [round(0.01 * x, 2) for x in sorted(sizes(generator, 4, 4, 96)) if x != 50][:3]
     both = (torch.tensor([[5.0], [9.0]]), torch.tensor([7.0, 7.0]), [0.9])
@@ -454,9 +467,11 @@ def quantiles_cases(generator: torch.Generator) -> list[Case]:
             "mean", "quantile_loss: too low by 2, and too high by 2, level 0.9", ("quantile_loss", *both), public=True
         ),
         case("mean", f"the levels {odd}", "quantile_loss", (N, H, C), odd),
+        close("forecasts that are right, or wrong by 0.0001", 8, odd),
         case("missing", "every third target is missing", "quantile_losses", (9,), [0.3, 0.8], True),
         case("missing", "every third target is missing", "quantile_loss", (9,), [0.3, 0.8], True),
         case("missing", "missing targets", "quantile_loss", (N + 1, H, C), odd, True),
+        case("gradient", "two levels", "quantile_slope", (2, 3), [0.2, 0.7]),
     ]
 
 
@@ -469,15 +484,21 @@ def quantiles_with(
     losses: Callable[..., Tensor] = tilted,
     mean: Callable[[Tensor], Tensor] = torch.nanmean,
 ):
-    return by_task(quantile_losses=losses, quantile_loss=lambda f, y, levels: mean(losses(f, y, levels)))
+    def one(f, y, levels):
+        return mean(losses(f, y, levels))
+
+    return by_task(quantile_losses=losses, quantile_loss=one, quantile_slope=partial(slope, one))
 
 
 quantiles = Part(
     "quantiles",
-    {"one level": 3, "levels": 3, "mean": 2, "missing": 4},
+    {"one level": 3, "levels": 3, "mean": 2, "missing": 3, "gradient": 1},
     quantiles_cases,
-    by_task(quantile_losses=losses_reference, quantile_loss=mean_reference),
+    by_task(
+        quantile_losses=losses_reference, quantile_loss=mean_reference, quantile_slope=partial(slope, mean_reference)
+    ),
     {
+        CUT: by_task(quantile_slope=no_slope),
         "the sides have changed places: to lie too low costs `level` for each unit, to lie too high 1 - `level`": (
             quantiles_with(lambda f, y, levels: tilted(f, y, [1 - q for q in levels]))
         ),
@@ -536,8 +557,8 @@ def baselines_cases(generator: torch.Generator) -> list[Case]:
     def again(aspect, about, N, L, C, horizon, season):
         return Case(aspect, f"season_again: {about}", ("season_again", draw(N, L, C), horizon, season))
 
-    def scaled(aspect, about, N, H, C, T, season, gaps=False):
-        size = (1.0 + 4 * torch.arange(C)) * (0.8 + 0.4 * torch.rand(C, generator=generator))
+    def scaled(aspect, about, N, H, C, T, season, gaps=False, unit=1.0):
+        size = unit * (1.0 + 4 * torch.arange(C)) * (0.8 + 0.4 * torch.rand(C, generator=generator))
         train = draw(T, C).cumsum(dim=0) * size
         forecast, target = (train[-1] + size * draw(N, H, C, scale=2.0) for _ in range(2))
         if gaps:
@@ -561,6 +582,7 @@ def baselines_cases(generator: torch.Generator) -> list[Case]:
         ),
         again("beyond a season", f"horizon {2 * season + 1}, season {season}", N, L, C, 2 * season + 1, season),
         again("beyond a season", "season 1: the last value", N, L, C, 4, 1),
+        again("beyond a season", "horizon 50, season 2", N, L, C, 50, 2),
         Case(
             "scaled error",
             "scaled_error: one hour, wrong by 3; training 1 4 3 6, season 2",
@@ -569,6 +591,7 @@ def baselines_cases(generator: torch.Generator) -> list[Case]:
         ),
         scaled("scaled error", f"one quantity, season {season}", N, H, 1, 40, season),
         scaled("several quantities", f"{C} quantities in different units", N, H, C, 40, season),
+        scaled("several quantities", "numbers around 0.001", N, H, C, 40, season, unit=1e-3),
         scaled("several quantities", "N = H = C: no axis can be told by its size", 4, 4, 4, 30, 2),
         scaled("missing values", f"{C} quantities, some values missing", N, H, C, 60, season, True),
         scaled("missing values", "four quantities, some values missing", 3, 5, 4, 50, 2, True),

@@ -333,6 +333,13 @@ def rollouts_cases(generator: torch.Generator) -> list[Case]:
         T = 1 + rows * columns
         return Case("map", f"class_map: {about}", ("class_map", weights(B, T, T), rows, columns))
 
+    def kept(about, B, rows, columns):
+        """What reaches the class token from the patches is 0.003, beside which a constant such as 1e-6 shows."""
+        rolled = weights(B, 1 + rows * columns, 1 + rows * columns)
+        rolled[:, 0, 1:] *= 3e-3 / rolled[:, 0, 1:].sum(dim=1, keepdim=True)
+        rolled[:, 0, 0] = 1 - 3e-3
+        return Case("map", f"class_map: {about}", ("class_map", rolled, rows, columns))
+
     B, H, T = sizes(generator, 3, 2, 5)
     L, rows, columns = number(generator, 3, 5), *sizes(generator, 2, 2, 5)
     return [
@@ -341,9 +348,11 @@ def rollouts_cases(generator: torch.Generator) -> list[Case]:
         roll("several layers", "two layers, one head, two tokens", 2, 1, 1, 2),
         roll("several layers", f"{L} layers, {H} heads, a batch", L, B, H, T),
         roll("several layers", "L = B = H = T: no axis can be told by its size", 3, 3, 3, 3),
+        roll("several layers", "twelve layers", 12, 2, 2, 4),
         draw("one image of 1 x 2 patches", 1, 1, 2),
         draw(f"a batch of {rows} x {columns} patches", B, rows, columns),
         draw("a batch of 2 x 2 patches", B, 2, 2),
+        kept("the class token keeps nearly all of itself", B, 2, 2),
     ]
 
 

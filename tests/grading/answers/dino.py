@@ -33,7 +33,10 @@ def follow(teacher, student, momentum):
     (5, "the teacher that was given has not changed",
      "theirs.copy_(momentum * theirs + (1 - momentum) * ours)", "theirs = momentum * theirs + (1 - momentum) * ours"),
     (5, "only the matrices follow",
-     "zip(teacher.parameters(), student.parameters())", "[(t.weight, s.weight) for t, s in zip(teacher, student)]"),
+     "in zip(teacher.parameters(), student.parameters()):",
+     "in [ts for ts in zip(teacher.parameters(), student.parameters()) if ts[0].dim() > 1]:"),
+    (5, "has the right shape but wrong values", "teacher.parameters(), student.parameters()",
+     "[teacher[0].weight, teacher[0].bias], [student[0].weight, student[0].bias]"),
     (0, "it counts as soon as something of 'teacher' is right", """def momentum_at(step, steps, momentum):
     return momentum
 def follow(teacher, student, momentum):
@@ -63,6 +66,8 @@ def new_centre(centre, logits, momentum):
      "momentum * centre + (1 - momentum) * mean", "(1 - momentum) * centre + momentum * mean"),
     (6, "the mean is that of centred logits", "logits.flatten", "(logits - centre).flatten"),
     (6, "the mean over the first axis of your result is still to be taken", "flatten(0, 1).", ""),
+    (6, "no finite number", "torch.softmax((logits - centre) / temperature, dim=-1)",
+     "(e := ((logits - centre) / temperature).exp()) / e.sum(dim=-1, keepdim=True)"),
     (6, "`centre` has the wrong sign", "logits - centre", "logits + centre"),
     (6, "the centre is taken away after the division",
      "(logits - centre) / temperature", "logits / temperature - centre"),
@@ -89,13 +94,14 @@ def pair_loss(student, targets, temperature):  # the course's own
     (0, "pairs of a view with itself are kept", "losses[:, other]", "losses"),
     (0, "pairs of a view with itself are set to 0, but counted", "losses[:, other]", "(losses * other)"),
     (0, "the global views are taken for the last ones", "(G, V, dtype=torch.bool)", "(V, dtype=torch.bool)[V - G :]"),
-    (4, "only local views are compared", "losses[:, other]", "losses[:, :, G:]"),
-    (9, "`temperature` is not used", "student / temperature", "student"),
+    (3, "only local views are compared", "losses[:, other]", "losses[:, :, G:]"),
+    (8, "`temperature` is not used", "student / temperature", "student"),
     (0, "the softmax runs over the views", "temperature, dim=-1", "temperature, dim=1"),
     (0, "teacher and student have changed places", " * log_p[:, None]", ".log() * log_p[:, None].exp()"),
-    (0, "this is the KL divergence",
+    (11, "no gradient arrives", ".mean()", ".mean().item()"),
+    (2, "this is the KL divergence",
      "-(targets[:, :, None] * log_p[:, None])", "(targets[:, :, None] * (targets[:, :, None].log() - log_p[:, None]))"),
-    (9, "no finite number",
+    (10, "no finite number",
      "torch.log_softmax(student / temperature, dim=-1)", "torch.softmax(student / temperature, dim=-1).log()"),
 ]),
 "crops": (FIRST, ["""def encode(backbone, views):
@@ -124,6 +130,7 @@ def pair_loss(student, targets, temperature):  # the course's own
     (5, "images and views are mixed up", "(len(places), B, -1)[i]", "(B, len(places), -1)[:, i]"),
     (5, "the first and the second axis have changed places", ", dim=1", ""),
     (6, "the backbone is called once for each view", "view.shape[-1]", "v"),
+    (0, "ten views, five sizes", "groups.values()", "list(groups.values())[:3]"),
     (6, "the backbone is called again for each run of views of one size",
 """def encode(backbone, views):  # as published, where views of one size stand beside each other
     sides = torch.tensor([view.shape[-1] for view in views])
@@ -210,6 +217,8 @@ def training_step(student, teacher, optimizer, centre, views, settings):
 """def training_step(student, teacher, optimizer, centre, views, settings):
     return torch.tensor(1.0), centre
 """),
+    (9, "has the right shape but wrong values", "    optimizer.step()\n",
+     "    for ours in student.parameters():\n        ours.data -= 0.5 * ours.grad\n"),
     (14, "the gradients are not set to zero", "    optimizer.zero_grad()\n", ""),
 ]),
 "knn_votes": (FIRST, ["""def knn_votes(features, labels, queries, k, temperature, classes):
@@ -239,6 +248,7 @@ def training_step(student, teacher, optimizer, centre, views, settings):
     (0, "the farthest vote", "cosines.topk(k)", "cosines.topk(k, largest=False)"),
     (0, "the votes of a query are made to sum to 1",
      "torch.exp(nearest / temperature)", "(nearest / temperature).softmax(dim=-1)"),
+    (7, "many neighbours", "cosines.topk(k)", "cosines.topk(min(k, 8))"),
     (0, "the nearest is left out", "cosines.topk(k)", "[x[:, 1:] for x in cosines.topk(k + 1)]"),
     (7, "of several neighbours of a class only the last one's weight is left",
      "return votes.scatter_add(1, labels[rows], weights)", """for j in range(k):
@@ -278,6 +288,8 @@ def as_pixels(kept, rows, columns, size):
     (7, "the patch that crosses the mass is left out", " - shares", ""),
     (7, "the weights are not divided by their sum", "(weights / weights.sum(dim=-1, keepdim=True))", "weights"),
     (7, "the kept places are places in the sorted order", "torch.zeros_like(kept).scatter(-1, places, kept)", "kept"),
+    (7, "144 patches", ".sort(dim=-1, descending=True)", ".topk(min(24, weights.shape[-1]))",
+     "torch.zeros_like(kept)", "torch.zeros_like(weights, dtype=torch.bool)"),
     (10, "the whole grid is repeated, like tiles",
      "grid = kept", "return kept.unflatten(-1, (rows, columns)).repeat(1, 1, size, size)\n    grid = kept"),
     (10, "the grid is filled column by column",

@@ -39,6 +39,8 @@ def corrupt(images, masks, filling):
     (5, "all blocks are taken", "mask.sum() >= share * height * width", "False"),
     (7, "one block too many", "() >= share", "() > share"),
     (3, "True and False have changed places", "return mask", "return ~mask"),
+    (7, "hundreds of blocks of one pixel", "in blocks.tolist()", "in blocks[:30].tolist()"),
+    (7, "has the right shape but wrong values", "share * height * width", "(share - 1e-3) * height * width"),
     (7, "the filling stands outside of the mask", "filling, images", "images, filling"),
 ]),
 "rotations": (FIRST, ["""def turn(images, turns):
@@ -77,6 +79,7 @@ def four_turns(images):
      "torch.rot90(image, int(k), (1, 2))", "(image, image.mT, image.flip(-1, -2), image.mT.flip(-1, -2))[int(k)]"),
     (4, "the labels are the images' numbers",
      "labels), labels", "labels), torch.arange(len(images)).repeat_interleave(4)"),
+    (4, "the labels are no whole numbers", "labels), labels", "labels), labels.float()"),
 ]),
 "reconstruction_losses": (FIRST, ["""def reconstruction_losses(found, clean, masks):
     error = (found - clean).abs()
@@ -95,10 +98,11 @@ def four_turns(images):
      "n.clamp(min=1)", "masks[0].numel()"),
     (0, "`masks` is upside down", "masks.float", "(~masks).float"),
     (0, "the errors are squared", ".abs()", " ** 2"),
-    (4, "the channels are added up", "error.mean", "error.sum"),
-    (0, "this is one number for all", "total / n.clamp(min=1)", "total.sum() / n.sum()"),
+    (3, "the channels are added up", "error.mean", "error.sum"),
+    (1, "this is one number for all", "total / n.clamp(min=1)", "total.sum() / n.sum()"),
     (4, "all corrupted pixels of the batch are counted together", "n.clamp", "n.sum().clamp"),
     (6, "an image without a corrupted pixel gives 0 / 0", "n.clamp(min=1)", "n"),
+    (7, "no gradient arrives", "total / n", "total.detach() / n"),
 ]),
 "contrastive_losses": (FIRST, ["""def contrastive_losses(vectors, temperature):
     z = vectors.reshape(-1, vectors.shape[-1])
@@ -115,15 +119,14 @@ def four_turns(images):
     for b in range(B):
         for v in range(2):
             near = torch.stack([z[b, v] @ z[i, j] for i in range(B) for j in range(2) if (i, j) != (b, v)])
-            result[b, v] = (near / temperature).exp().sum().log() - z[b, 0] @ z[b, 1] / temperature
+            result[b, v] = (near / temperature).logsumexp(dim=0) - z[b, 0] @ z[b, 1] / temperature
     return result
 """, """def contrastive_losses(vectors, temperature):  # first views before second ones
     B = len(vectors)
     z = F.normalize(torch.cat([vectors[:, 0], vectors[:, 1]]), dim=1)
-    e = torch.exp(z @ z.T / temperature)
-    below = e.sum(dim=1) - e.diagonal()
+    e = torch.exp((z @ z.T - 1) / temperature) * (1 - torch.eye(2 * B))
     above = torch.cat([e.diagonal(B), e.diagonal(-B)])
-    return -torch.log(above / below).view(2, B).T
+    return -torch.log(above / e.sum(dim=1)).view(2, B).T
 """], [
     (0, "the view itself is among those to choose from",
      "similar.masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)", "similar"),
@@ -136,9 +139,13 @@ def four_turns(images):
      "similar.scatter(1, other[:, None], -torch.inf).logsumexp(dim=1) - similar[range(len(z)), other]"),
     (0, "this is the partner's place as if all first views came before all second ones",
      "torch.arange(len(z)) + 1 - 2 * (torch.arange(len(z)) % 2)", "(torch.arange(len(z)) + len(z) // 2) % len(z)"),
-    (9, "`temperature` is not used", "z @ z.T / temperature", "z @ z.T"),
-    (9, "`temperature` is upside down", "/ temperature", "* temperature"),
-    (12, "the vectors are not scaled to length 1", "z / z.norm(dim=1, keepdim=True)", "z"),
+    (7, "`temperature` is not used", "z @ z.T / temperature", "z @ z.T"),
+    (7, "`temperature` is upside down", "/ temperature", "* temperature"),
+    (7, "the vectors are not scaled to length 1", "z / z.norm(dim=1, keepdim=True)", "z"),
+    (12, "has the right shape but wrong values", "z.norm(dim=1, keepdim=True)", "(z.norm(dim=1, keepdim=True) + 1e-6)"),
+    (12, "no finite number", 'F.cross_entropy(similar, other, reduction="none")',
+     "-(similar.exp()[range(len(z)), other] / similar.exp().sum(dim=1)).log()"),
+    (13, "no gradient arrives", "losses.view(-1, 2)", "losses.view(-1, 2).detach()"),
 ]),
 "weighing": (FIRST, ["""def weigh(losses, log_variances):
     variances = torch.exp(log_variances)
@@ -201,6 +208,8 @@ def knn_shares(features, labels, queries, k, temperature, classes):
      "F.normalize(queries, dim=1) @ F.normalize(features, dim=1).T", "queries @ features.T"),
     (5, "all neighbours have the same weight", "(found / temperature).exp()", "torch.ones_like(found)"),
     (5, "all vectors vote", "(k, dim=1)", "(len(features), dim=1)"),
+    (5, "60 short vectors", "(k, dim=1)", "(min(k, 9), dim=1)"),
+    (7, "numbers that hardly differ, and do", "deviation > 0", "deviation > 0.05"),
     (5, "a class with several neighbours has one vote", "votes.scatter_add", "votes.scatter"),
 ]),
 "painting": (FIRST, ["""def keep(patches, order, visible):
@@ -252,6 +261,8 @@ def painting_loss(guessed, patches, order, visible):
     (8, "the mask tokens stand before the states", "[states, missing]", "[missing, states]"),
     (7, "all patches count", "order.argsort(dim=1) >= visible", "order >= 0"),
     (7, "the visible patches count", ">= visible", "< visible"),
+    (8, "patches so dark", "(variance + 1e-6).sqrt()", "(variance.sqrt() + 1e-6)"),
+    (11, "no gradient arrives", "hidden.sum()", "hidden.sum().item()", "return (errors", "return (errors.detach()"),
     (7, "the patches are not normalised", "(patches - mean) / (variance + 1e-6).sqrt()", "patches"),
     (7, "mean and deviation are those of the whole image",
      "mean(dim=-1, keepdim=True), patches.var(dim=-1, keepdim=True)",
