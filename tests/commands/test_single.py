@@ -42,6 +42,18 @@ CASES = {
     ),
     "vit": ("vit", f"ViT({VIT.format(3)})", "vit_loss"),
 }
+POLICY = "nn.Embedding(30, 30)"  # what a token makes of the next one, which is a language model too
+LEARNS = "lambda model, batch: {}(lambda ids, mask: model(ids), batch)"
+CASES |= {
+    "dpo": ("dpo", POLICY, LEARNS.format("dpo_objective()")),
+    "grpo": ("grpo", POLICY, LEARNS.format("grpo_objective()")),
+    "ppo": ("ppo", POLICY, LEARNS.format("ppo_objective()")),
+    "reward": (
+        "reward",
+        "RewardModel(GPT(GPT.__init__.__globals__['GPTConfig'](30, 16, 2, 32, 2, 10)))",
+        "preference_loss",
+    ),
+}
 MEASURE = """
 def measure(names, model, loss, batch):
     torch.manual_seed(0)

@@ -7,7 +7,22 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.data.pretraining import places_of
-from coursekit.models import bert, dino, gpt, mae, nnlm, patchtst, seq2seq, sit, transformer, vit
+from coursekit.models import (
+    bert,
+    dino,
+    dpo,
+    gpt,
+    grpo,
+    mae,
+    nnlm,
+    patchtst,
+    ppo,
+    reward,
+    seq2seq,
+    sit,
+    transformer,
+    vit,
+)
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
 from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.rivals.dlinear import DLinear, DLinearConfig
@@ -74,6 +89,27 @@ def crops() -> dict[str, Tensor]:
     return {"global": torch.rand(B, 2, 3, 16, 16), "local": torch.rand(B, 3, 3, 8, 8)}
 
 
+def answer_pairs() -> dict[str, Tensor]:
+    """Pairs of answers that begin at the third token, and what a reference might say of them."""
+    found = {}
+    for side in ("chosen", "rejected"):
+        found |= {side: ids(B, T), f"{side}_mask": real(), f"{side}_answer": real() & (torch.arange(T) > 1)}
+        found[f"{side}_reference"] = -torch.rand(B)
+    return found
+
+
+def written() -> dict[str, Tensor]:
+    """What a policy might have written from the third token on, and what it was worth."""
+    chances = {name: -torch.rand(B, T - 1) for name in ("old", "reference")}
+    return {
+        "ids": ids(B, T),
+        "mask": real(),
+        "answer": real() & (torch.arange(T) > 1),
+        **chances,
+        "advantages": torch.randn(B),
+    }
+
+
 LABELS = partial(torch.randint, 3, (B,))
 OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[str, Tensor]]]]] = {
     "nnlm": lambda: (
@@ -105,6 +141,11 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
         gpt.gpt_loss,
         texts,
     ),
+    "reward": lambda: (reward.RewardModel(gpt.GPT(GPT)), reward.preference_loss, answer_pairs),
+    "dpo": lambda: (gpt.GPT(GPT), dpo.dpo_objective(label_smoothing=0.1), answer_pairs),
+    "ipo": lambda: (gpt.GPT(GPT), dpo.dpo_objective(loss="ipo"), answer_pairs),
+    "ppo": lambda: (gpt.GPT(GPT), ppo.ppo_objective(temperature=0.8), written),
+    "grpo": lambda: (gpt.GPT(GPT), grpo.grpo_objective(), written),
     "induction": lambda: (
         AttentionOnly(AttentionOnlyConfig(V, 16, 2, 2, max_length=T)),
         gpt.gpt_loss,

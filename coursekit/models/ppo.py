@@ -1,0 +1,96 @@
+"""A policy learns from the reward of what it writes: REINFORCE with a penalty for moving away, and PPO's clipped ratio.
+
+Read it top to bottom: what an answer is worth, how much better than expected that is, the loss of its tokens, the
+objective.
+
+Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/answers.py``, then ``clipped_losses``.
+
+Legend: B answers, T tokens of prompt and answer.
+
+Source: Williams (1992), *Simple statistical gradient-following algorithms*, Machine Learning 8 (REINFORCE); Ziegler et
+al. (2019), *Fine-Tuning Language Models from Human Preferences*, arXiv 1909.08593 (the penalty); Schulman et al.
+(2017), *Proximal Policy Optimization Algorithms*, arXiv 1707.06347.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from coursekit.nn.answers import token_log_probs
+
+
+def penalised(rewards: Tensor, log_probs: Tensor, reference: Tensor, answer: Tensor, beta: float) -> Tensor:
+    """``R(x, y) = r(x, y) - beta [ln pi(y) - ln ref(y)]``, (B,).
+
+    In the mean over what pi writes, the bracket is ``KL(pi || ref)``. The penalty is a part of the reward: nothing is
+    learned through it but by the choice of words, so there is no gradient in it.
+
+    Args:
+        rewards: r, (B,), one for each whole answer.
+        log_probs, reference: ln pi and ln ref of each token but the first, (B, T - 1).
+        answer: (B, T), True at the tokens of the answer and its end.
+        beta: price of a nat, in units of reward.
+
+    Raises:
+        ValueError: ``beta`` is below 0.
+
+    Source: Ziegler et al. (2019), equation 2.
+    """
+    if not beta >= 0:
+        raise ValueError(f"beta={beta}: must be at least 0")
+    log_ratio = (log_probs - reference).masked_fill(~answer[:, 1:], 0.0).sum(dim=1)
+    return (rewards - beta * log_ratio).detach()
+
+
+def advantages(rewards: Tensor) -> Tensor:
+    """``R - mean of R`` over the batch, (B,): the mean as a baseline leaves the expected gradient nearly as it is.
+
+    (Each answer is a B-th part of its own baseline, which shortens the gradient by that part.) There is no gradient in
+    them.
+    """
+    rewards = rewards.detach()
+    return rewards - rewards.mean()
+
+
+def clipped_losses(log_probs: Tensor, old: Tensor, advantages: Tensor, clip: float | None = 0.2) -> Tensor:
+    """``- min(w A, clip(w, 1 - c, 1 + c) A)`` of each token, ``w = pi(token) / pi_old(token)``: (B, T - 1).
+
+    The old policy is the one that wrote the answers. In the first update after that, w = 1 and the gradient is that of
+    REINFORCE, ``- A grad ln pi``. In later updates with the same answers, a token that already became likelier by the
+    factor 1 + c gains nothing by becoming likelier still.
+
+    Args:
+        log_probs: ln pi of each token but the first, (B, T - 1), at the temperature that they were drawn with.
+        old: the same of the policy that wrote them, without gradients.
+        advantages: A, (B,), one for all tokens of an answer.
+        clip: c; None for the ratio without a clip.
+
+    Raises:
+        ValueError: ``clip`` does not lie between 0 and 1.
+
+    Source: Schulman et al. (2017), equation 7.
+    """
+    if clip is not None and not 0 < clip < 1:
+        raise ValueError(f"clip={clip}: must lie between 0 and 1, or be None")
+    ratio, A = (log_probs - old).exp(), advantages[:, None]
+    if clip is None:
+        return -ratio * A
+    return -torch.minimum(ratio * A, ratio.clamp(1 - clip, 1 + clip) * A)
+
+
+def ppo_objective(
+    clip: float | None = 0.2, temperature: float = 1.0
+) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
+    """The objective for ``Training``: the sum of ``clipped_losses`` over the answers' tokens, and how many these are.
+
+    A batch holds ``ids`` and ``mask`` (B, T), ``answer`` (B, T), True at what the policy wrote, its end included,
+    ``old`` (B, T - 1), the log-probabilities at which it did, and ``advantages`` (B,).
+    """
+
+    def ppo_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        log_probs = token_log_probs(model(batch["ids"], batch["mask"]), batch["ids"], temperature)
+        losses, counted = clipped_losses(log_probs, batch["old"], batch["advantages"], clip), batch["answer"][:, 1:]
+        return losses.masked_fill(~counted, 0.0).sum(), counted.sum()
+
+    return ppo_loss
