@@ -905,7 +905,7 @@ def span_cases(generator: torch.Generator) -> list[Case]:
         case(
             "text",
             "one text behind a question, all logits far below 0",
-            [far_below(draw(T, [zeroed], plain, low=-4.0, **inside))],
+            [far_below(draw(T, [zeroed, ANYWHERE], [], low=-4.0, **inside))],
         ),
         case("longest", "two texts, longest = 2", limited(2), 2),
         case("longest", f"two texts, longest = {other}", limited(other), other),

@@ -572,9 +572,7 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         case("choice", lambda: to_learn(2, 1), ["unweighted"], CHANCE),
         case("choice", lambda: to_learn(4, 1), ["unweighted", "once per word"], CHANCE),
         case("choice", lambda: to_learn(4, 1), CHANCE),
-        Case(
-            "choice", f"four words of two symbols, {equal}", ("learn", equal, [number(generator, 2, 5)] * 4, 1, first)
-        ),
+        Case("choice", described(*ties), ties),
         case("training", lambda: to_learn(4, 3), ["unchanged words", "late numbers", "beside", "unweighted"]),
         case("training", lambda: to_learn(5, 6, 8), ["unchanged words", "overlapping", "once", "once per word"]),
         case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE]),
@@ -582,11 +580,7 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         case("encoding", lambda: to_encode(5, 8), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(6, 9), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(4, 9), ["once", "overlapping"]),
-        Case(
-            "encoding",
-            f"a word of 60 symbols and {len(merges)} merges",
-            ("encode", word + word[:9], list(map(list, merges)), first),
-        ),
+        Case("encoding", f"encode: a word of 69 symbols, {len(merges)} merges", longer),
     ]
 
 
@@ -777,10 +771,11 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         return word, [*tokens, word]
 
     def long() -> tuple[str, list[str]]:
-        """A word of three long pieces; shorter ones, with which one cannot go on, are there for each of them."""
+        """A word of three long pieces; shorter ones, down to single letters, are there too."""
         parts = [letters(25, 33) for _ in range(3)]
         marked = [parts[0], *(f"##{part}" for part in parts[1:])]
-        return "".join(parts), [UNK, *sorted({piece[:n] for piece in marked for n in (4, 7, 12, 20, 99)})]
+        shorter = {piece[:n] for piece in marked for n in (4, 7, 12, 20, 99)}
+        return "".join(parts), [UNK, *sorted(shorter | {*"abc"} | {f"##{letter}" for letter in "abc"})]
 
     def case(aspect, make, tell, never=()):
         word, tokens = until(make, wordpiece_reference, WORDPIECE_SUSPECTS, tell, never)
