@@ -147,7 +147,7 @@ def test_draws_that_depend_on_one_another_are_told_from_those_that_do_not():
     turned[:, 1::2] = np.where(draws(1, 60, 15) < 3, turned[:, ::2], turned[:, 1::2])
     assert tied_neighbours(turned, 1 / 5)
     assert dealt(np.stack([np.random.default_rng(seed).permutation(30) % 5 for seed in range(60)]), 5)
-    fates = np.random.default_rng(0).choice(3, (60, 30), p=[0.8, 0.1, 0.1])
+    fates = np.random.default_rng(0).choice(3, (240, 30), p=[0.8, 0.1, 0.1])
     assert not tied(fates, [0.8, 0.1, 0.1])
     fates[:, 8] = np.where(fates[:, 5] == 0, 0, 3 - fates[:, 5])
     assert tied(fates, [0.8, 0.1, 0.1])

@@ -235,7 +235,9 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
     if isinstance(case.secret, tuple):
         found = all_of(case, answers, "12")  # B, and the labels; A is the same each time
         judge = {"generator": judge_copies, "label 0": judge_coins, "strangers": judge_turns}[case.aspect]
-        return judge(found, *([documents] if judge is judge_turns else [])) if found else None
+        if not found or (case.aspect != "generator" and found[1].shape[1] != sum(len(one) - 1 for one in documents)):
+            return None  # that is told elsewhere
+        return judge(found, *([documents] if judge is judge_turns else []))
     if case.aspect == "generator":
         return judge_draws(case, answers, "12")
     label = answer["2"].astype(int)
@@ -274,10 +276,8 @@ def judge_coins(found: Sequence[np.ndarray]) -> str | None:
 def judge_turns(found: Sequence[np.ndarray], documents: Sequence[Sequence[Ids]]) -> str | None:
     """Whether strangers depend on one another, or their sentences on their documents."""
     place, lengths = places_of(documents), [len(document) for document in documents]
-    others, D = sum(lengths) - len(lengths), len(lengths)
+    D = len(lengths)
     own = np.repeat(np.arange(D), [length - 1 for length in lengths])  # the document of each A
-    if found[1].shape[1] != others:
-        return None  # that is told elsewhere
     document, third = (np.full(found[1].shape, -1) for _ in range(2))
     for call, pair in zip(*np.nonzero(found[1] == 1), strict=True):
         where = place.get(tuple(int(t) for t in found[0][call, pair] if t))
@@ -905,7 +905,7 @@ def span_cases(generator: torch.Generator) -> list[Case]:
         case(
             "text",
             "one text behind a question, all logits far below 0",
-            [far_below(draw(T, [zeroed, ANYWHERE], [], low=-4.0, **inside))],
+            [far_below(draw(T, [zeroed, ANYWHERE], plain, low=-4.0, **inside))],
         ),
         case("longest", "two texts, longest = 2", limited(2), 2),
         case("longest", f"two texts, longest = {other}", limited(other), other),

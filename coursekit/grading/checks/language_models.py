@@ -524,6 +524,7 @@ BPE = {
     "leftmost": bpe_with(leftmost_first),
 }
 CHANCE = ("first seen", "largest")  # where pairs are equally frequent
+LEFT = {"left symbol alone": bpe_with(choose=lambda found: min(found, key=lambda pair: (-found[pair], pair[0])))}
 
 
 @by_seed
@@ -543,8 +544,8 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         merges = [list(pair) for pair in merges_by(words, [1] * 6, n_merges, first)]
         return "encode", some_word(least, least + 4, 2), merges, first
 
-    def case(aspect, make, tell, never=()):
-        task = until(make, bpe_with(), BPE, tell, never)
+    def case(aspect, make, tell, never=(), mistakes=BPE):
+        task = until(make, bpe_with(), mistakes, tell, never)
         return Case(aspect, described(*task), task)
 
     def long_word() -> tuple:
@@ -575,7 +576,7 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         Case("choice", described(*ties), ties),
         case("training", lambda: to_learn(4, 3), ["unchanged words", "late numbers", "beside", "unweighted"]),
         case("training", lambda: to_learn(5, 6, 8), ["unchanged words", "overlapping", "once", "once per word"]),
-        case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE]),
+        case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE, *LEFT], (), BPE | LEFT),
         case("encoding", lambda: to_encode(3, 5), ["last first"], ["overlapping"]),
         case("encoding", lambda: to_encode(5, 8), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(6, 9), ["last first", "leftmost"]),
@@ -612,9 +613,7 @@ bpe = Part(
             BPE["first seen"]
         ),
         "of equally frequent pairs with the same left symbol the one that was seen first is taken: take the one whose "
-        "right symbol is the smallest, min(pair)": bpe_with(
-            choose=lambda found: min(found, key=lambda p: (-found[p], p[0]))
-        ),
+        "right symbol is the smallest, min(pair)": LEFT["left symbol alone"],
         "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": (
             BPE["largest"]
         ),

@@ -436,17 +436,16 @@ def judge_rows(results, kinds) -> str | None:
     if words := judge_copies(results):
         return words
     drawn, lengths = np.where(results[1], results[0], -1), results[1].sum(axis=2) - 1  # (times, rows, places); rows
-    both = [*np.split(lengths, 2), *np.split(drawn.reshape(len(drawn), -1), 2)]  # of the first and the second calls
-    if tied(np.concatenate(both, axis=1), 1 / kinds):
+    columns, flat = drawn.swapaxes(1, 2), drawn.reshape(len(drawn), -1)
+    if any(dealt(rows.reshape(-1, rows.shape[-1]), kinds) for rows in (lengths, columns, drawn)):
+        return "each kind comes too evenly, or too unevenly, in a batch, as from a shuffled deck: draw each for itself"
+    if any(tied(one, 1 / kinds) for one in (lengths, flat)) or tied_neighbours(columns, 1 / kinds):
+        return "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
+    if tied(np.concatenate([*np.split(lengths, 2), *np.split(flat, 2)], axis=1), 1 / kinds):  # first and second calls
         return (
             "some of what is drawn, lengths and symbols, depends on other draws, of this batch or of the one before, "
             "as if one were made from the other: draw each for itself"
         )
-    columns = drawn.swapaxes(1, 2)
-    if tied_neighbours(lengths, 1 / kinds) or tied_neighbours(columns, 1 / kinds):
-        return "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
-    if any(dealt(rows.reshape(-1, rows.shape[-1]), kinds) for rows in (lengths, columns, drawn)):
-        return "each kind comes too evenly, or too unevenly, in a batch, as from a shuffled deck: draw each for itself"
     return None
 
 

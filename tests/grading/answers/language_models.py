@@ -216,7 +216,7 @@ def encode_bpe(word, merges, first):
      "{pair: j for j, pair in enumerate(zip(word, word[1:]))}.values()"),
     (9, "the one that was seen first is taken",
      "sorted(found, key=lambda pair: (-found[pair], pair[0], pair[1]))[0]", "max(found, key=found.get)"),
-    (14, "with the same left symbol the one that was seen first",
+    (9, "with the same left symbol the one that was seen first",
      "-found[pair], pair[0], pair[1]", "-found[pair], pair[0]"),
     (12, "wrong", "enumerate(merges)", "enumerate(merges[:12])"),
     (9, "the largest is taken", "sorted(found, key=lambda pair: (-found[pair], pair[0], pair[1]))[0]",
