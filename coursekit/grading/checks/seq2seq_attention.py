@@ -429,6 +429,9 @@ def padded_right(mask: np.ndarray) -> bool:
     return bool((mask == (np.arange(mask.shape[1]) < mask.sum(axis=1)[:, None])).all())
 
 
+BETWEEN = "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
+
+
 def judge_rows(results, kinds) -> str | None:
     """Whether all lengths and symbols of a batch, and of the next one, are independent, by many small batches."""
     if not results or not all(map(padded_right, results[1])):
@@ -437,10 +440,12 @@ def judge_rows(results, kinds) -> str | None:
         return words
     drawn, lengths = np.where(results[1], results[0], -1), results[1].sum(axis=2) - 1  # (times, rows, places); rows
     columns, flat = drawn.swapaxes(1, 2), drawn.reshape(len(drawn), -1)
+    if any(tied(one, 1 / kinds) for one in (lengths, flat)):
+        return BETWEEN
     if any(dealt(rows.reshape(-1, rows.shape[-1]), kinds) for rows in (lengths, columns, drawn)):
         return "each kind comes too evenly, or too unevenly, in a batch, as from a shuffled deck: draw each for itself"
-    if any(tied(one, 1 / kinds) for one in (lengths, flat)) or tied_neighbours(columns, 1 / kinds):
-        return "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
+    if tied_neighbours(columns, 1 / kinds):
+        return BETWEEN
     if tied(np.concatenate([*np.split(lengths, 2), *np.split(flat, 2)], axis=1), 1 / kinds):  # first and second calls
         return (
             "some of what is drawn, lengths and symbols, depends on other draws, of this batch or of the one before, "

@@ -206,6 +206,7 @@ def add_positions(x):
     (0, "the exponent is 4i / D, doubled twice", "-torch.arange(0, D, 2)", "-2 * torch.arange(0, D, 2)"),
     (0, "the exponent is i / (D/2 - 1)", "-torch.arange(0, D, 2) / D", "-torch.arange(D // 2) / (D // 2 - 1)"),
     (0, "the positions begin at 1", "torch.arange(T)", "torch.arange(1, T + 1)"),
+    (6, "the right shape but wrong values", "torch.arange(T)", "(torch.arange(T) % 512)"),
     (7, "`x` is not used", "x + code", "code.expand_as(x)"),
     (0, "the tensor x that you are given is changed, and its owner may still need it", "x + code", "x.add_(code)"),
 ]),
@@ -225,6 +226,7 @@ def add_positions(x):
 """], [
     (0, "the causal mask is turned round", ".tril()", ".triu()"),
     (0, "may not attend to itself", ".tril()", ".tril(-1)"),
+    (7, "the right shape but wrong values", ".tril()", ".tril().index_fill(1, torch.arange(min(T, 60), T), 1)"),
     (0, "later positions may be attended: only s <= t is allowed", ".tril()", ""),
     (0, "PyTorch's own module means by True 'forbidden'", ".tril()", ".triu(1)"),
     (6, "the padding is on the query axis", "real[:, None, None, :]", "real[:, None, :, None]"),
