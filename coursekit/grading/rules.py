@@ -40,6 +40,7 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
 
 
 TO_LOOK_AT = "# to look at, not to learn from"  # behind a line of a given cell
+TO_MEASURE = "# may be given what is there to be looked at"  # behind the def of a given function
 
 
 def borrowed_in(source: str, given: Sequence[str], place: int, told: str) -> list[str]:
@@ -109,6 +110,23 @@ def shown_by(given: Sequence[str]) -> set[str]:
     return {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
 
 
+def learned_from(source: str, given: Sequence[str]) -> set[str]:
+    """What of the things to be looked at an answer reads for anything but a direct argument of what may have them."""
+    defined = [re.match(r"def (\w+)", line) for one in given for line in one.splitlines() if TO_MEASURE in line]
+    own = {s.get_name() for table in tables_of(source) for s in table.get_symbols() if s.is_local() or s.is_assigned()}
+    measuring = {found[1] for found in defined if found} - own
+    calls = [n for n in nodes_of(source) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    handed = [
+        argument.value if isinstance(argument, ast.Subscript) else argument
+        for call in calls
+        if call.func.id in measuring
+        for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
+    ]
+    fine = {id(argument) for argument in handed}
+    read = {node.id for node in nodes_of(source) if isinstance(node, ast.Name) and id(node) not in fine}
+    return shown_by(given) & builtins_in(source) & read
+
+
 def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place: int) -> list[str]:
     """What an answer puts in the place of what given cells call, and what it reads that they take away, or make later.
 
@@ -128,8 +146,7 @@ def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place
     found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
     deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
     found += [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
-    shown = shown_by(given) & builtins_in(source)
-    found += [f"reads {name}, which is there to be looked at" for name in sorted(shown)]
+    found += [f"reads {name}, which is there to be looked at" for name in sorted(learned_from(source, given[:place]))]
     there, later = (set[str]().union(*map(made_in, some)) for some in ([*given[:place], *stubs], given[place:]))
     waiting = builtins_in(source, functions=True) & later - there - deleted - {*vars(builtins), *imported}
     return found + [f"reads {name}, which a later cell makes" for name in sorted(waiting)]

@@ -12,7 +12,7 @@ import torch
 from coursekit.commands.lectures import home
 from coursekit.grading import checks
 from coursekit.grading.calls import collect
-from coursekit.grading.checks.common import sizes, tied
+from coursekit.grading.checks.common import chosen_together, dealt, sizes, tied, tied_neighbours
 from coursekit.grading.mistakes import Compared, alike, by_task, recognise
 from coursekit.grading.parts import Case, CheckFailed, Part
 from coursekit.grading.release import checks_of, masters
@@ -128,7 +128,7 @@ def test_draws_that_depend_on_one_another_are_told_from_those_that_do_not():
         return np.random.default_rng(seed).integers(kinds, size=shape)
 
     assert not any(tied(draws(seed, 60, 30), 1 / 5) for seed in range(300))
-    assert not any(tied(np.random.default_rng(seed).random((500, 20)) < 0.1, 0.01) for seed in range(300))
+    assert not any(chosen_together(np.random.default_rng(seed).random((500, 20)) < 0.1, 0.01) for seed in range(300))
     copied = draws(0, 60, 30)
     copied[:, 20] = copied[:, 3]
     assert tied(copied, 1 / 5)
@@ -139,7 +139,18 @@ def test_draws_that_depend_on_one_another_are_told_from_those_that_do_not():
     assert not tied(missing, 1 / 5)
     chosen = np.random.default_rng(0).random((500, 20)) < 0.1
     chosen[:, 4] = chosen[:, 9]
-    assert tied(chosen, 0.01)
+    assert chosen_together(chosen, 0.01)
+    turned = draws(0, 60, 30)
+    turned[:, 9] = (turned[:, 2] + 3) % 5
+    assert tied(turned, 1 / 5), "never alike, and never anything else"
+    assert not any(tied_neighbours(draws(seed, 60, 30), 1 / 5) or dealt(draws(seed, 60, 30), 5) for seed in range(300))
+    turned[:, 1::2] = np.where(draws(1, 60, 15) < 3, turned[:, ::2], turned[:, 1::2])
+    assert tied_neighbours(turned, 1 / 5)
+    assert dealt(np.stack([np.random.default_rng(seed).permutation(30) % 5 for seed in range(60)]), 5)
+    fates = np.random.default_rng(0).choice(3, (240, 30), p=[0.8, 0.1, 0.1])
+    assert not tied(fates, [0.8, 0.1, 0.1])
+    fates[:, 8] = np.where(fates[:, 5] == 0, 0, 3 - fates[:, 5])
+    assert tied(fates, [0.8, 0.1, 0.1])
 
 
 def weighted(x, weight, shift, temperature, mask=None):

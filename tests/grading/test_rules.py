@@ -9,7 +9,16 @@ from coursekit.commands.lectures import home
 from coursekit.grading.batch import around_answers, released
 from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
-from coursekit.grading.rules import TO_LOOK_AT, borrowed_in, forbidden_in, made_in, nodes_of, places_in, shadowed_in
+from coursekit.grading.rules import (
+    TO_LOOK_AT,
+    TO_MEASURE,
+    borrowed_in,
+    forbidden_in,
+    made_in,
+    nodes_of,
+    places_in,
+    shadowed_in,
+)
 
 FORBIDDEN = ("layer_norm", "batch_norm", "cross_entropy_loss(label_smoothing)")
 COURSE = "import coursekit.nn.attention as course"
@@ -149,6 +158,25 @@ def test_what_is_there_to_be_looked_at_is_not_to_be_read():
         "reads asked, which is there to be looked at",
         "reads best, which is there to be looked at",
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def f(model):\n    return score(model, held) + score(model, found=held[:9])", []),
+        ("def f(model, held):\n    return held", []),
+        ("def f(model):\n    return score(model, known + held)", ["reads held, which is there to be looked at"]),
+        ("def f(model):\n    return fit(held), score(model, held)", ["reads held, which is there to be looked at"]),
+        ("def f(score):\n    return score(1, held)", ["reads held, which is there to be looked at"]),
+        (
+            "def f():\n    def score(m, x): return x\n    return score(1, held)",
+            ["reads held, which is there to be looked at"],
+        ),
+    ],
+)
+def test_what_is_there_to_be_looked_at_may_be_handed_to_what_measures(source, words):
+    given = [f"held = known[:9]  {TO_LOOK_AT}", f"def score(model, found):  {TO_MEASURE}\n    return 1"]
+    assert shadowed_in(source, given, [], 2) == words
 
 
 GIVES = ["from coursekit.nn.sampling import (\n    top_k,\n    top_p,\n)", "import coursekit.nn.attention as course"]

@@ -22,10 +22,14 @@ from torch.nn import functional as F
 from coursekit.data.downstream import TAGS, entities
 from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.common import (
+    again,
+    all_of,
     by_seed,
+    chosen_together,
+    dealt,
     equally_likely,
+    judge_copies,
     judge_draws,
-    latest,
     log_p,
     mean_of_means,
     nats,
@@ -33,6 +37,7 @@ from coursekit.grading.checks.common import (
     numbers,
     sizes,
     tied,
+    tied_neighbours,
 )
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
@@ -193,17 +198,16 @@ def numbered(lengths: Sequence[int], generator: torch.Generator) -> list[list[Id
     return [[[next(count), *next(tail)[: 1 + i % 2]] for i in range(length)] for length in lengths]
 
 
-TIMES = 60  # calls to see whether coins are tossed, each by itself; of 66 they are even one time in ten
-FEW = 16  # strangers of a document that are looked at: of 59 pairs about half have one
+ALIKE = 40  # documents of the same two sentences: their coins come out all the same once in 500 billion times
 
 
 def pair_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (4,), generator=generator).tolist()
-    coins = torch.randint(2**31, (TIMES + 1,), generator=generator).tolist()
     order = torch.randperm(5, generator=generator).tolist()
     small = numbered([4, 1, 3], generator)
     many = numbered([[1, 3, 6, 300, 600][i] for i in order], generator)
-    some = numbered([1, 3, 6, 60], generator)
+    some = numbered([1, 3, 6, 36], generator)
+    alike = [[[5, 6], [7]] for _ in range(ALIKE)]
     few, lots = "three documents of 4, 1 and 3 sentences", "five documents, of 1 to 600 sentences"
     return [
         Case("pairs", few, (small, Seed(seeds[0]))),
@@ -212,15 +216,12 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
         Case("label 0", lots, (many, Seed(seeds[1]))),
         Case("strangers", few, (small, Seed(seeds[0])), easy=True),
         Case("strangers", lots, (many, Seed(seeds[1]))),
-        *(
-            Case("label 0", "four documents, again", (some, Seed(seed)), secret="again", easy=True)
-            for seed in coins[:-1]
-        ),
-        Case("strangers", "four documents, again and again", (some, Seed(coins[-1])), secret="again", easy=True),
+        Case("label 0", f"{ALIKE} documents of the same two sentences", (alike, Seed(seeds[3])), secret="alike"),
         Case("generator", "four documents", (some, Seed(seeds[2])), easy=True),
         Case("generator", "the same state of the generator again", (some, Seed(seeds[2])), secret="same", easy=True),
         Case("generator", "the same generator, later", (some, Seed(seeds[2], used=5)), secret="other"),
         Case("generator", "another generator", (some, Seed(seeds[3])), secret="other"),
+        *again(["generator", "label 0", "strangers"], "four documents", (some,), generator),
     ]
 
 
@@ -229,52 +230,67 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
     documents, answer = case.arguments[0], answers[-1]
     if set(answer) != {"0", "1", "2"}:
         return "return a list of (A, B, label)" + values(results(answer), "a tuple of 3")
+    if case.secret == "more":
+        return None  # what they show all together is looked at in the cases behind them
+    if isinstance(case.secret, tuple):
+        found = all_of(case, answers, "12")  # B, and the labels; A is the same each time
+        judge = {"generator": judge_copies, "label 0": judge_coins, "strangers": judge_turns}[case.aspect]
+        if not found or (case.aspect != "generator" and found[1].shape[1] != sum(len(one) - 1 for one in documents)):
+            return None  # that is told elsewhere
+        return judge(found, *([documents] if judge is judge_turns else []))
     if case.aspect == "generator":
         return judge_draws(case, answers, "12")
-    place = {tuple(s): (d, i) for d, document in enumerate(documents) for i, s in enumerate(document)}
-    known = [[place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01"]
-    if None in known[0] or None in known[1]:
-        return "A or B is none of the sentences that were given: return each of them as it is, a list of ids"
     label = answer["2"].astype(int)
     if not set(label.tolist()) <= {0, 1}:
         return "a label is neither 0 nor 1"
+    if case.secret == "alike":
+        return ONE_BY_ONE if len(label) == ALIKE and len(set(label.tolist())) == 1 else None
+    place = places_of(documents)
+    known = [[place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01"]
+    if None in known[0] or None in known[1]:
+        return "A or B is none of the sentences that were given: return each of them as it is, a list of ids"
     pairs = list(zip(*known, label.tolist(), strict=True))
     lengths = [len(document) for document in documents]
-    if case.secret == "again" and case.aspect == "label 0":
-        return None if judge_firsts(pairs, lengths) else judge_coins(answers)  # other pairs have labels of their own
     judge = {"pairs": judge_firsts, "label 0": judge_followers, "strangers": judge_strangers}[case.aspect]
-    return judge(pairs, lengths) or (judge_turns(answers, place, lengths) if case.secret == "again" else None)
+    return judge(pairs, lengths)
 
 
 Pairs = list[tuple[Place, Place, int]]
+ONE_BY_ONE = "the label of one pair says what that of another one is: a coin decides for each pair by itself"
 
 
-def judge_coins(answers: Sequence[Arrays]) -> str | None:
-    """Whether coins are tossed: they do not come out even every time."""
-    labels = latest(answers, TIMES, "2")
-    if not labels:
-        return None
-    if all(abs(2 * label.sum() - len(label)) <= 1 for label in labels):
+def places_of(documents: Sequence[Sequence[Ids]]) -> dict[tuple[int, ...], Place]:
+    return {tuple(s): (d, i) for d, document in enumerate(documents) for i, s in enumerate(document)}
+
+
+def judge_coins(found: Sequence[np.ndarray]) -> str | None:
+    """Whether coins are tossed, fair ones and each by itself: they do not come out even every time."""
+    labels = found[1].astype(int)
+    if (abs(2 * labels.sum(axis=1) - labels.shape[1]) <= 1).all():
         return "exactly half of the pairs have the label 1, every time: a coin decides for each pair by itself"
-    if tied(np.stack(labels).astype(int), 0.5):
-        return "the label of one pair says what that of another one is: a coin decides for each pair by itself"
-    return None
+    if not equally_likely(np.bincount(labels.ravel(), minlength=2)):
+        return "the coin is not fair: in half of all pairs B follows A" + values(f"{1 - labels.mean():.0%}", "50%")
+    return ONE_BY_ONE if tied(labels, 0.5) or tied_neighbours(labels, 0.5) or dealt(labels, 2) else None
 
 
-def judge_turns(answers: Sequence[Arrays], place: dict[tuple[int, ...], Place], lengths: list[int]) -> str | None:
-    """Whether the strangers of the longest document go round in turns: their documents, and the sentences in these."""
-    labels = latest(answers, TIMES, "2")
-    if not labels or all(np.array_equal(answer["1"], answers[-1]["1"]) for answer in answers[-TIMES:]):
-        return None
-    own = lengths.index(max(lengths))
-    drawn = np.full((2, TIMES, FEW), -1)
-    for time, answer in enumerate(answers[-TIMES:]):
-        first, second = ([place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01")
-        strange = [b for a, b, label in zip(first, second, answer["2"]) if label == 1 and a and b and a[0] == own]
-        for k, (document, sentence) in enumerate(strange[:FEW]):
-            size = lengths[document]
-            drawn[:, time, k] = document, sentence * 3 // size if size % 3 == 0 else -1
-    if tied(drawn[0], 1 / (len(lengths) - 1)) or tied(drawn[1], 1 / 3):
+def judge_turns(found: Sequence[np.ndarray], documents: Sequence[Sequence[Ids]]) -> str | None:
+    """Whether strangers depend on one another, or their sentences on their documents."""
+    place, lengths = places_of(documents), [len(document) for document in documents]
+    D = len(lengths)
+    own = np.repeat(np.arange(D), [length - 1 for length in lengths])  # the document of each A
+    document, third = (np.full(found[1].shape, -1) for _ in range(2))
+    for call, pair in zip(*np.nonzero(found[1] == 1), strict=True):
+        where = place.get(tuple(int(t) for t in found[0][call, pair] if t))
+        if where and where[0] != own[pair]:
+            size = lengths[where[0]]
+            document[call, pair] = (where[0] - own[pair]) % D - 1
+            third[call, pair] = where[1] * 3 // size if size % 3 == 0 else -1
+    one = 1 / (D - 1)  # 1/3, as of the third of a document
+    if tied(np.stack([document, third], axis=-1).reshape(-1, 2), one):
+        return "which sentence a stranger is depends on which document it comes from: draw both, each by itself"
+    if tied(np.concatenate([document, third], axis=1), one) or any(
+        tied_neighbours(drawn, one) or dealt(drawn, D - 1) for drawn in (document, third)
+    ):
         return (
             "the strangers depend on one another, as if they took turns: draw document and sentence for each by itself"
         )
@@ -398,7 +414,6 @@ def random_texts(
     return ids.where(place < length, PAD), place < length
 
 
-TOSSES = 20  # calls to see whether the fates of the chosen tokens are drawn one by one
 UNSURE = (10, 30, 50)  # 15 % of these ends in a half, which may be rounded up or down
 
 
@@ -413,10 +428,10 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, lengths, T, words, V, seed, **more):
         return Case(aspect, about, (*random_texts(lengths, T, words, generator), V, seed), **more)
 
-    again_and_again = (*random_texts([40] * 30, 40, every, generator), V)
-    tosses = torch.randint(2**31, (TOSSES + 1,), generator=generator).tolist()
+    large = 4 * number(generator, 500, 1000)  # a vocabulary that is larger than the batch
+    small = (*random_texts([40] * 10, 40, range(WORDS, large), generator), large)
     few = case("generator", "50 texts", lengths[:50], 45, every, V, Seed(seeds[3]))
-    again = (*few.arguments[:-1], Seed(seeds[3]))
+    same = (*few.arguments[:-1], Seed(seeds[3]))
     later, other = (*few.arguments[:-1], Seed(seeds[3], used=5)), (*few.arguments[:-1], Seed(seeds[4]))
     return [
         case("places", "12 texts of 20 tokens", [20] * 12, 20, every, V, Seed(seeds[0])),
@@ -424,13 +439,14 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         case("places", "150 texts of 8 to 41 tokens, padded to 45", lengths, 45, every, V, Seed(seeds[1])),
         case("places", "texts of 3 to 6 tokens, padded to 8", short, 8, every, V, Seed(seeds[5])),
         case("what is seen", "1,000 texts of 40 tokens, padded to 42", [40] * 1000, 42, every, V, Seed(seeds[2])),
-        *(Case("what is seen", "30 texts of 40 tokens, again", (*again_and_again, Seed(seed))) for seed in tosses[:-1]),
-        Case("places", "30 texts of 40 tokens, again and again", (*again_and_again, Seed(tosses[-1]))),
         case("any word", "600 texts of 100 tokens; V = 13", [100] * 600, 100, range(6, 10), 13, Seed(seeds[6])),
         few,
-        Case("generator", "the same state of the generator again", again, secret="same"),
+        Case("generator", "the same state of the generator again", same, secret="same"),
         Case("generator", "the same generator, later", later, secret="other"),
         Case("generator", "another generator", other, secret="other"),
+        *again(
+            ["generator", "places", "what is seen", "any word"], f"10 texts of 40 tokens; V = {large}", small, generator
+        ),
     ]
 
 
@@ -446,16 +462,19 @@ def judge_masking(case: Case, answers: Sequence[Arrays]) -> str | None:
             return f"{name} does not have the shape (N, T)" + values(array.shape, ids.shape)
         if array.dtype.kind not in kinds:
             return f"{name} is not of type {kind}" + values(array.dtype, kind)
+    if case.secret == "more":
+        return None  # what they show all together is looked at in the cases behind them
+    if isinstance(case.secret, tuple):
+        found = all_of(case, answers, "01")
+        return judge_again(case.aspect, ids, V, *found) if found else None
     if case.aspect == "generator":
         return judge_draws(case, answers, "1")
     if case.aspect == "places":
-        return judge_places(ids, mask, chosen) or judge_sets(ids, answers)
+        return judge_places(ids, mask, chosen)
     if not chosen.any():
         return "no token is chosen"
     if case.aspect == "any word":
         return judge_any_word(ids, V, seen, chosen)
-    if len(ids) < 100:
-        return judge_fates(answers[-TOSSES:], ids.shape)
     return judge_seen(ids, V, seen, chosen)
 
 
@@ -485,17 +504,29 @@ def judge_places(ids, mask, chosen) -> str | None:
     return None
 
 
-def judge_sets(ids: np.ndarray, answers: Sequence[Arrays]) -> str | None:
-    """Whether the places of a text are independent, but for their number, and those of two texts altogether."""
-    found = latest(answers, TOSSES, "1")
-    if not found or found[0].shape != ids.shape or len(ids) > 100:
-        return None
+def judge_again(aspect: str, ids: np.ndarray, V: int, seen: np.ndarray, chosen: np.ndarray) -> str | None:
+    """What many calls with the same texts show, ``seen`` and ``chosen`` (calls, N, T)."""
+    if aspect == "generator":
+        return judge_copies([seen, chosen])
     free = ids >= WORDS
-    chosen = np.stack([one[free].reshape(len(ids), -1) for one in found])  # (times, texts, words)
-    k, n = chosen[0, 0].sum(), chosen.shape[-1]
-    if tied(chosen.reshape(-1, n), k * (k - 1) / (n * (n - 1))):
+    k = chosen[0, 0].sum()
+    if (chosen & ~free).any() or (chosen.sum(axis=2) != k).any():
+        return None  # that is told elsewhere
+    if aspect == "places":
+        return judge_sets(chosen[:, free].reshape(*chosen.shape[:2], -1), k)
+    hidden, kept = seen == MASK, seen == ids
+    return (judge_fates if aspect == "what is seen" else judge_tokens)(seen, chosen, hidden, kept, V)
+
+
+def judge_sets(chosen: np.ndarray, k: int) -> str | None:
+    """Whether the places of a text are independent, but for their number, and those of two texts altogether.
+
+    ``chosen`` is (calls, texts, words), with k True in each text.
+    """
+    texts, n = chosen.shape[1:]
+    if chosen_together(chosen.reshape(-1, n), k * (k - 1) / (n * (n - 1))):
         return "some places are chosen together, or never: each set of so many words has the same chance"
-    if tied(chosen.swapaxes(1, 2).reshape(-1, len(ids)), (k / n) ** 2):
+    if chosen_together(chosen.swapaxes(1, 2).reshape(-1, texts), (k / n) ** 2):
         return "the places of one text say which ones of another are chosen: draw them for each text by itself"
     return None
 
@@ -557,16 +588,33 @@ def judge_seen(ids, V, seen, chosen) -> str | None:
     return "the shares are wrong: 80 % [MASK], 10 % another token, 10 % kept" + shares
 
 
-def judge_fates(answers: Sequence[Arrays], shape: tuple[int, ...]) -> str | None:
-    """Whether the number of [MASK] varies from call to call as it does where each fate is drawn by itself."""
-    answers = [answer for answer in answers if "0" in answer and answer["0"].shape == shape]
-    if len(answers) < TOSSES:
-        return None
-    n = np.array([answer["1"].sum() for answer in answers])
-    hidden = np.array([(answer["0"] == MASK)[answer["1"]].sum() for answer in answers])
-    if ((hidden - 0.8 * n) ** 2 / (0.16 * n)).sum() > 1.5:  # 20 are expected, and below 1.5 once in ten million
-        return None
-    return "exactly 80 % of the chosen tokens become [MASK], every time: draw for each of them by itself"
+def judge_fates(seen, chosen, hidden, kept, V) -> str | None:
+    """Whether every chosen token's fate is drawn by itself: those of a text, of two texts, and of neighbours."""
+    n, total = chosen[0].sum(), (hidden & chosen).sum(axis=(1, 2))
+    if ((total - 0.8 * n) ** 2 / (0.16 * n)).sum() < len(chosen) / 4:  # the mean of a chi-squared; a quarter, never
+        return "exactly 80 % of the chosen tokens become [MASK], every time: draw for each of them by itself"
+    all_three = np.where(hidden, 0, np.where(kept, 2, 1))
+    p = np.array([0.8 + 0.1 / V, 0.1 - 0.2 / V, 0.1 + 0.1 / V])
+    # not hidden is rare, so the other two kinds tell more together than each by itself
+    for fates, chances in ((all_three, p), (np.minimum(all_three, 1), [p[0], 1 - p[0]])):
+        placed = np.where(chosen, fates, -1)
+        each = fates[chosen].reshape(len(chosen), -1)  # (calls, chosen tokens), text by text
+        ways = tied(each, chances), tied_neighbours(placed, chances), tied_neighbours(placed.swapaxes(1, 2), chances)
+        if any(ways):
+            return "the fate of one chosen token says what that of another one is: draw for each of them by itself"
+    return None
+
+
+def judge_tokens(seen, chosen, hidden, kept, V) -> str | None:
+    """Whether the random tokens are any of a large vocabulary, and independent."""
+    found = [call[random] for call, random in zip(seen, chosen & ~hidden & ~kept)]
+    quarters = [np.asarray(tokens) * 4 // V for tokens in found]
+    if not equally_likely(np.bincount(np.concatenate(quarters), minlength=4)):
+        return "the random tokens are not equally likely: each of the V ids has the same chance, however large V is"
+    first = np.stack([np.append(tokens, [-1] * 8)[:8] for tokens in quarters])  # the first eight of a call
+    if tied(first, 0.25) or dealt(first, 4):
+        return "one random token says what another one is: draw each of them by itself"
+    return None
 
 
 def all_alike(new: np.ndarray, found: np.ndarray) -> bool:
@@ -797,6 +845,13 @@ def span_row(T: int, wrong: Sequence[Any], fine: Sequence[Any], generator, allow
             return start, end, allowed
 
 
+def far_below(row: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits whose order is the same, but below which no likely number is: what is not allowed wins if it gets one."""
+    start, end, allowed = row
+    highest = max(start.max().item(), end.max().item(), 0) + 1
+    return 2.0**100 * (start - highest), 2.0**100 * (end - highest), allowed
+
+
 @by_seed
 def span_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, rows, longest=None, padded=False):
@@ -846,6 +901,11 @@ def span_cases(generator: torch.Generator) -> list[Case]:
                 draw(T, [ANYWHERE], plain, **early),
             ],
             padded=True,
+        ),
+        case(
+            "text",
+            "one text behind a question, all logits far below 0",
+            [far_below(draw(T, [zeroed, ANYWHERE], plain, low=-4.0, **inside))],
         ),
         case("longest", "two texts, longest = 2", limited(2), 2),
         case("longest", f"two texts, longest = {other}", limited(other), other),
@@ -946,6 +1006,7 @@ def tagging_cases(generator: torch.Generator) -> list[Case]:
     B, T, K = 3, number(generator, 7, 9), number(generator, 4, 6)
     several = [[1, 2, 1, 3], [2, 1, 3, 1, 2]][number(generator, 0, 1)]
     whole, nonzero = tags(len(several)), [1, 2]
+    large, *where = scored(B, T, K, generator)
     return [
         align("ids", "two words of one and two pieces", [1, 2], nonzero, "0"),
         align("ids", "several words", several, whole, "0"),
@@ -955,6 +1016,7 @@ def tagging_cases(generator: torch.Generator) -> list[Case]:
         align("tags", "several words", several, whole, "1"),
         scores("loss", "one text", 1, 6, 3, "0"),
         scores("loss", "three texts with padding", B, T, K, "0"),
+        Case("loss", "tag_scores: logits of several hundred", ("scores", 100 * large, *where), result="0"),
         scores("accuracy", "one text", 1, 6, 3, "1"),
         scores("accuracy", "three texts with padding", B, T, K, "1"),
     ]

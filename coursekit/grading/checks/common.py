@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coursekit.grading.calls import Arrays
+from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.parts import Case
 
 # --- what cases are drawn from -------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:
     B, T, S = sizes(generator, 3)
     everything = partial(torch.ones, dtype=torch.bool)
     highest_masked = torch.tensor([[1000.0, 0.0, 1.0], [2.0, 1000.0, 0.0]])
-    low = -1e10 * torch.stack([1 + torch.randperm(3, generator=generator) for _ in range(2)])
+    low = torch.full((2, 3), -1e38 * share(generator, 0.3, 1))  # equal: what is masked wins if it gets a higher number
     allowed = torch.tensor([[False, True, True], [True, False, True]])
     return [
         Case("softmax", "nothing is masked", (draw(B, S), everything(B, S))),
@@ -190,7 +190,7 @@ def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:
         Case("mask", "all scores are negative", (-5 - draw(B, S).abs(), allow(B, S))),
         Case(extreme, "scores around 1,000", (1000 + draw(B, S), allow(B, S))),
         Case(extreme, "the highest score is masked", (highest_masked + draw(2, 3), allowed)),
-        Case(extreme, "scores below -10,000,000,000", (low, allowed)),
+        Case(extreme, "equal scores, far below -10,000,000,000", (low, allowed)),
     ]
 
 
@@ -280,35 +280,24 @@ def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> 
     return None
 
 
-RARE = 1e-7  # the chance that a right answer is found wrong by one call of ``tied``
+RARE = 1e-7  # the chance that a right answer is found wrong by one question about its draws
+AGAIN = 120  # seeds: with each the answer is called, and called twice
+COPIED = "a second call with the same generator gives the same again: draw from the generator itself, not from a copy"
+FEW = "two generators gave the same result: all draws come from the generator, and not from a seed that has few values"
 
 
-def tied(draws: np.ndarray, chance: float) -> bool:
-    """Whether some two of several things, all of them drawn again and again, depend on each other.
+def again(aspects: Sequence[str], about: str, arguments: Sequence[Any], generator: torch.Generator) -> list[Case]:
+    """Small calls, again and again, and for each aspect one more, with which they are judged, see ``all_of``."""
 
-    How often two things come out alike is compared with what independent ones do, for every pair of them. Chernoff's
-    bound says how far such a count may be off, ``P(share beyond q) <= exp(-n KL(q, p))``. It holds for any n and p,
-    which a number of standard deviations does not.
+    def case(aspect: str, seed: int, calls: int = 1, secret: Any = "more") -> Case:
+        which = ", the second call" if calls > 1 else ""
+        return Case(
+            aspect, f"{about}, again and again{which}", (*arguments, Seed(seed, 0, calls)), "", secret, easy=True
+        )
 
-    Args:
-        draws: (times, things): which kind each thing was, a whole number, -1 where it was not drawn; or, if boolean,
-            whether it was chosen, so that alike means that both were.
-        chance: that two independent things are alike.
-    """
-    pairs = np.triu_indices(draws.shape[1], 1)
-
-    def together(here: np.ndarray) -> np.ndarray:
-        """How often both of a pair are True."""
-        return (here.T.astype(float) @ here)[pairs]
-
-    if draws.dtype == bool:
-        n, alike = len(draws), together(draws)
-    else:
-        n, alike = together(draws >= 0), sum(together(draws == kind) for kind in np.unique(draws[draws >= 0]))
-    q = alike / np.maximum(n, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.nan_to_num(q * np.log(q / chance)) + np.nan_to_num((1 - q) * np.log((1 - q) / (1 - chance)))
-    return bool((n * far > np.log(2 * len(q) / RARE)).any())
+    seeds = torch.randint(2**31, (AGAIN,), generator=generator).tolist()
+    pairs = [case(aspects[0], seed, calls) for calls in (1, 2) for seed in seeds]
+    return [*pairs, *(case(aspect, seeds[0], secret=("again", i)) for i, aspect in enumerate(aspects))]
 
 
 def latest(answers: Sequence[Arrays], times: int, name: str) -> list[np.ndarray]:
@@ -327,7 +316,92 @@ def latest(answers: Sequence[Arrays], times: int, name: str) -> list[np.ndarray]
     return found
 
 
+def all_of(case: Case, answers: Sequence[Arrays], names: str) -> list[np.ndarray]:
+    """What came back, under these names, from all calls that ``again`` makes: the first ones, then the second ones.
+
+    Empty where ``latest`` is for one of the names.
+    """
+    before = answers[: len(answers) - 1 - case.secret[1]]
+    columns = [latest(before, 2 * AGAIN, name) for name in names]
+    return [np.stack(column) for column in columns] if all(columns) else []
+
+
+def judge_copies(columns: Sequence[np.ndarray]) -> str | None:
+    """Whether the generator goes on from call to call, and every generator gives something else."""
+    results = [
+        b"".join(parts) for parts in zip(*([one.tobytes() for one in column] for column in columns), strict=True)
+    ]
+    if sum(first == second for first, second in zip(results[:AGAIN], results[AGAIN:], strict=True)) > AGAIN / 2:
+        return COPIED
+    return FEW if len(set(results)) < len(results) else None
+
+
+def unlikely(found: np.ndarray, n: np.ndarray, chance: Any) -> bool:
+    """Whether one of these counts, each of n independent draws, is off by more than chance does.
+
+    Chernoff's bound says how far it may be, ``P(share beyond q) <= exp(-n KL(q, p))``. It holds for any n and p, which
+    a number of standard deviations does not.
+    """
+    q = found / np.maximum(n, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.nan_to_num(q * np.log(q / chance)) + np.nan_to_num((1 - q) * np.log((1 - q) / (1 - chance)))
+    return bool((n * far > np.log(2 * max(np.size(q), 1) / RARE)).any())
+
+
+def tied(draws: np.ndarray, chances: float | Sequence[float]) -> bool:
+    """Whether some two of several things, all of them drawn again and again, depend on each other.
+
+    For every pair of things, and every pair of kinds: how often the second thing was of the one kind while the first
+    was of the other. Where all kinds are equally likely, also how often the kinds were so far apart.
+
+    Args:
+        draws: (times, things): which kind each thing was, a whole number, -1 where it was not drawn. Whether it is
+            drawn may depend on things before it.
+        chances: of the kinds, the same for every thing; one number if all are equally likely.
+    """
+    times, things = draws.shape
+    p = np.full(round(1 / chances), chances) if isinstance(chances, float) else np.asarray(chances)
+    kinds = len(p)
+    here = (draws[..., None] == np.arange(kinds)).astype(np.float32).reshape(times, -1)
+    first, second = np.triu_indices(things, 1)
+    both = (here.T @ here).reshape(things, kinds, things, kinds).swapaxes(1, 2)[first, second]  # (pairs, kinds, kinds)
+    n = (here.T @ (draws >= 0).astype(np.float32)).reshape(things, kinds, things).swapaxes(1, 2)[first, second]
+    if unlikely(both, n[..., None], p):
+        return True
+    if p.max() - p.min() > 1e-9:
+        return False
+    k = np.arange(kinds)
+    apart = np.stack([both[:, k, (k + gap) % kinds].sum(axis=1) for gap in k], axis=1)  # (pairs, kinds)
+    return unlikely(apart, n.sum(axis=1)[:, None], p[0])
+
+
+def tied_neighbours(draws: np.ndarray, chances: float | Sequence[float]) -> bool:
+    """Whether neighbours along the last axis depend on each other, wherever they stand: 0 and 1, 2 and 3, ... or 1 and
+    2, 3 and 4, ..."""
+    rows = [draws[..., start : start + (draws.shape[-1] - start) // 2 * 2] for start in (0, 1)]
+    return any(tied(row.reshape(-1, 2), chances) for row in rows)
+
+
+def dealt(draws: np.ndarray, kinds: int) -> bool:
+    """Whether those of a row are alike more seldom, or more often, than if each were drawn by itself: as from a deck.
+
+    Two of them are alike with the chance 1 / kinds, and any two pairs independently of each other; so the variance of
+    the number of pairs is known, and eight standard deviations are allowed.
+
+    Args:
+        draws: (rows, things), -1 where a thing was not drawn.
+    """
+    counts = np.stack([(draws == kind).sum(axis=1) for kind in range(kinds)], axis=1)
+    alike, pairs = (counts * (counts - 1) / 2).sum(), (counts.sum(axis=1) * (counts.sum(axis=1) - 1) / 2).sum()
+    return bool(abs(alike - pairs / kinds) > 8 * (pairs * (1 - 1 / kinds) / kinds) ** 0.5)
+
+
+def chosen_together(draws: np.ndarray, chance: float) -> bool:
+    """Whether some two of the things (times, things) are chosen together more or less often than by this chance."""
+    pairs = np.triu_indices(draws.shape[1], 1)
+    together = (draws.T.astype(float) @ draws)[pairs]
+    return unlikely(together, np.full(len(together), len(draws)), chance)
+
+
 def equally_likely(counts: np.ndarray) -> bool:
-    """A count may differ from its mean by six standard deviations: right answers fail once in millions."""
-    n, p = counts.sum(), 1 / len(counts)
-    return bool((abs(counts - n * p) <= 6 * (n * p * (1 - p)) ** 0.5).all())
+    return not unlikely(counts, np.full(len(counts), counts.sum()), 1 / len(counts))

@@ -75,6 +75,7 @@ def count_cases(generator: torch.Generator) -> list[Case]:
         Case("one document", f"the document {again}, V = {V}", ([again], V)),
         Case("several documents", f"two documents of one token each, {[two[:1], two[1:]]}", ([two[:1], two[1:]], W)),
         Case("several documents", "four documents", (several, V)),
+        Case("several documents", "a long document of two tokens, and a short one", ([two * 3000, two], W)),
         Case("empty document", "an empty document between two others", (empty, V)),
     ]
 
@@ -523,6 +524,7 @@ BPE = {
     "leftmost": bpe_with(leftmost_first),
 }
 CHANCE = ("first seen", "largest")  # where pairs are equally frequent
+LEFT = {"left symbol alone": bpe_with(choose=lambda found: min(found, key=lambda pair: (-found[pair], pair[0])))}
 
 
 @by_seed
@@ -542,11 +544,28 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         merges = [list(pair) for pair in merges_by(words, [1] * 6, n_merges, first)]
         return "encode", some_word(least, least + 4, 2), merges, first
 
-    def case(aspect, make, tell, never=()):
-        task = until(make, bpe_with(), BPE, tell, never)
+    def case(aspect, make, tell, never=(), mistakes=BPE):
+        task = until(make, bpe_with(), mistakes, tell, never)
         return Case(aspect, described(*task), task)
 
+    def long_word() -> tuple:
+        """A word that its own merges, dozens of them, make one symbol; no two symbols stand for the same letters."""
+        letters = torch.randperm(first, generator=generator)[:8]
+        while True:
+            word = letters[torch.randint(8, (60,), generator=generator)].tolist()
+            merges = merges_by([word], [1], 99, first)
+            spelled = {n: (n,) for n in range(first)}
+            for k, (left, right) in enumerate(merges):
+                spelled[first + k] = spelled[left] + spelled[right]
+            if len(set(spelled.values())) == len(spelled):
+                return word, merges
+
     a, b = torch.randperm(first, generator=generator)[:2].tolist()
+    x, y, z = known.tolist()
+    # all pairs are as frequent, and the second has the smallest left symbol, too
+    ties = "learn", [[y, x], [x, z], [x, y], [z, x]], [number(generator, 2, 5)] * 4, 1, first
+    word, merges = long_word()
+    longer = "encode", word + word[:9], [list(pair) for pair in merges], first
     return [
         case("merge", lambda: ("merge", [a, b, b, a, b], [a, b], first), ["beside", "once"]),
         case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], first), ["overlapping"]),
@@ -554,13 +573,15 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         case("choice", lambda: to_learn(2, 1), ["unweighted"], CHANCE),
         case("choice", lambda: to_learn(4, 1), ["unweighted", "once per word"], CHANCE),
         case("choice", lambda: to_learn(4, 1), CHANCE),
+        Case("choice", described(*ties), ties),
         case("training", lambda: to_learn(4, 3), ["unchanged words", "late numbers", "beside", "unweighted"]),
         case("training", lambda: to_learn(5, 6, 8), ["unchanged words", "overlapping", "once", "once per word"]),
-        case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE]),
+        case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE, *LEFT], (), BPE | LEFT),
         case("encoding", lambda: to_encode(3, 5), ["last first"], ["overlapping"]),
         case("encoding", lambda: to_encode(5, 8), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(6, 9), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(4, 9), ["once", "overlapping"]),
+        Case("encoding", f"encode: a word of 69 symbols, {len(merges)} merges", longer),
     ]
 
 
@@ -591,6 +612,8 @@ bpe = Part(
         "of equally frequent pairs the one that was seen first is taken: take the smallest one, min(pair)": (
             BPE["first seen"]
         ),
+        "of equally frequent pairs with the same left symbol the one that was seen first is taken: take the one whose "
+        "right symbol is the smallest, min(pair)": LEFT["left symbol alone"],
         "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": (
             BPE["largest"]
         ),
@@ -746,6 +769,13 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         word, tokens = task("unknown", 4, 5)
         return word, [*tokens, word]
 
+    def long() -> tuple[str, list[str]]:
+        """A word of three long pieces; shorter ones, down to single letters, are there too."""
+        parts = [letters(25, 33) for _ in range(3)]
+        marked = [parts[0], *(f"##{part}" for part in parts[1:])]
+        shorter = {piece[:n] for piece in marked for n in (4, 7, 12, 20, 99)}
+        return "".join(parts), [UNK, *sorted(shorter | {*"abc"} | {f"##{letter}" for letter in "abc"})]
+
     def case(aspect, make, tell, never=()):
         word, tokens = until(make, wordpiece_reference, WORDPIECE_SUSPECTS, tell, never)
         listed = ", ".join(f"{i} {token}" for i, token in enumerate(tokens))
@@ -756,6 +786,7 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         case("pieces", partial(task, "pieces", 6, 8), MARKS, [SHORTEST]),
         case("longest first", partial(task, "longest first", 5, 9), [*marks, SHORTEST]),
         case("longest first", partial(task, "longest first", 7, 12), [*marks, SHORTEST]),
+        Case("longest first", "a long word of three long pieces", long()),
         case("unknown", partial(task, "unknown", 4, 5), unknown, [*MARKS, SHORTEST, back]),
         case("unknown", dead_end, UNKNOWN, [*MARKS, SHORTEST]),
         case("unknown", known, []),
@@ -815,10 +846,12 @@ def nnlm_cases(generator: torch.Generator) -> list[Case]:
         contexts(number(generator, 5, 8), 4),
         contexts(2, 5),
         contexts(number(generator, 3, 5), 2),
+        Case("contexts", "contexts: a longer document, n = 20", ("contexts", random_ids(30, 99, generator), 20)),
         network("hidden layer", "one context of two tokens; b and W are zeros", 1, 3, 3, 2, 2, out=0.0),
         network("hidden layer", "several contexts; b and W are zeros", B, n, V, m, h, out=0.0),
         network("whole network", "one context of two tokens", 1, 3, 3, 2, 2),
         network("whole network", "several contexts", B, n, V, m, h),
+        network("whole network", "contexts of twelve tokens, a large vocabulary", 5, 13, 400, 3, 4),
         network("whole network", "B = V = h = (n - 1) m: no axis can be told by its size", 6, 4, 6, 2, 6),
     ]
 

@@ -130,7 +130,21 @@ def attention_cases(generator: torch.Generator) -> list[Case]:
         all_of("mask", "a mask (B, 1, S)", T, S, Dh, Dv, allow(B, 1, S)),
         all_of("mask", "a mask (T, S)", T, S, Dh, Dv, allow(T, S)),
         Case("mask", "all scores are far below 0", low_scores(B, T, S, Dh, Dv, allow(B, T, S), generator)),
+        Case("mask", "the scores of padding are huge", far_scores(B, T, S, Dh, Dv, allow(B, 1, S), 0.0, generator)),
+        Case("mask", "very low scores, but for padding", far_scores(B, T, S, Dh, Dv, allow(B, 1, S), -FAR, generator)),
+        Case("mask", "very high scores", far_scores(B, T, S, Dh, Dv, allow(B, 1, S), FAR, generator)),
     ]
+
+
+FAR = 2.0**62  # a score is this squared, or 0 and what the other entries give: exact in every order of adding up
+
+
+def far_scores(B, T, S, Dh, Dv, mask, real, generator):
+    """Arguments whose scores are huge at padding, mask (B, 1, S), and what ``real`` makes them elsewhere."""
+    draw = partial(numbers, generator=generator)
+    query, key, value = draw(B, T, Dh), draw(B, S, Dh), draw(B, S, Dv)
+    query[..., 0], key[..., 0] = FAR, torch.where(mask[:, 0], real, FAR)
+    return query, key, torch.where(mask.mT, value, 1e12 * value), mask
 
 
 def low_scores(B, T, S, Dh, Dv, mask, generator):
@@ -279,6 +293,7 @@ def positions_cases(generator: torch.Generator) -> list[Case]:
         Case("code", "two zeros of six entries, so that only the code is left", (torch.zeros(1, 2, 6),), public=True),
         Case("code", "one sequence of zeros", (torch.zeros(1, few, 4),)),
         Case("code", "a longer sequence of zeros", (torch.zeros(1, long, wide),)),
+        Case("code", "a very long sequence of zeros", (torch.zeros(1, number(generator, 1100, 1500), 4),)),
         Case("added", "one short sequence", (draw(1, 2, 6),)),
         Case("added", "one sequence", (draw(1, T, D),)),
         Case("added", "a batch", (draw(B, T, D),)),
@@ -340,6 +355,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         Case("causal", "one sequence of three real tokens", (every(1, 3),), public=True),
         Case("causal", f"one sequence of {n} real tokens", (every(1, n),)),
         Case("causal", "a batch without padding", (every(B, T),)),
+        Case("causal", "a long sequence", (every(1, number(generator, 150, 250)),)),
         Case("padding", "three tokens, the first is padding", (torch.tensor([[False, True, True]]),), public=True),
         Case("padding", "three tokens, the last is padding", (torch.tensor([[True, True, False]]),), public=True),
         Case("padding", "a batch, padding on the right", (place < lengths,)),

@@ -16,15 +16,20 @@ from coursekit.data.reversal import reversal
 from coursekit.grading.calls import Seed
 from coursekit.grading.checks.common import (
     SOFTMAXES,
+    again,
+    all_of,
+    dealt,
     equally_likely,
+    judge_copies,
     judge_zeros,
-    latest,
+    number,
     numbers,
     sizes,
     softmax_cases,
     softmax_reference,
     some_allowed,
     tied,
+    tied_neighbours,
     wide,
 )
 from coursekit.grading.mistakes import given
@@ -47,8 +52,10 @@ def luong_cases(generator: torch.Generator) -> list[Case]:
         Case("dot", "one query, and three keys that are unit vectors", (draw(1, 3), torch.eye(3)[None])),
         Case("dot", "a batch", (draw(B, D), draw(B, S, D))),
         Case("dot", "B = S = D: no axis can be told by its size", (draw(4, 4), draw(4, 4, 4))),
+        Case("dot", "many keys", (draw(B, D), draw(B, many := number(generator, 80, 120), D))),
         Case("general", "keys of another size than the query", (draw(B, D), draw(B, S, K), draw(D, K))),
         Case("general", "query and keys of the same size, W not symmetric", (draw(B, D), draw(B, S, D), draw(D, D))),
+        Case("general", "many keys", (draw(B, D), draw(B, many, K), draw(D, K))),
     ]
 
 
@@ -88,6 +95,7 @@ def additive_cases(generator: torch.Generator) -> list[Case]:
         Case("formula", "query and keys of the same size", (draw(1, D), draw(1, S, D), *square)),
         Case("batch", "a batch", (draw(B, D), draw(B, S, K), W, U, v)),
         Case("batch", "B = S: no axis can be told by its size", (draw(S, D), draw(S, S, K), W, U, v)),
+        Case("batch", "many keys", (draw(B, D), draw(B, number(generator, 80, 120), K), W, U, v)),
     ]
 
 
@@ -140,6 +148,16 @@ def step_reference(
     return combine((weights[..., None] * states).sum(dim=1), h, W_c), weights
 
 
+FAR = 2.0**62  # a score is this squared, or 0 and what the other entries give: exact in every order of adding up
+
+
+def far_states(states: torch.Tensor, mask: torch.Tensor, real: float) -> torch.Tensor:
+    """States whose scores, against a query that begins with ``FAR``, are huge at padding, and elsewhere as ``real``."""
+    states = torch.where(mask[..., None], states, 1e12 * states)
+    states[..., 0] = torch.where(mask, real, FAR)
+    return states
+
+
 def step_cases(generator: torch.Generator) -> list[Case]:
     def both(about, states, mask):
         B, _, D = states.shape
@@ -161,6 +179,15 @@ def step_cases(generator: torch.Generator) -> list[Case]:
     masked = [
         *both("some positions are padding", draw(B, S, D), allow(B, S)),
         *both("two sequences with one real position each", draw(2, 3, D), torch.eye(3).bool()[:2]),
+    ]
+    real, h, W_c = allow(B, S), draw(B, D), draw(D, 2 * D)
+    h[:, 0] = FAR
+    W_c[:, [0, D]] = 0  # that entry counts in the scores alone
+    huge, low = ((h, far_states(draw(B, S, D), real, entry), real, W_c) for entry in (0.0, -FAR))
+    masked += [
+        Case("mask", "the scores of padding are huge", huge, result="1"),
+        Case("h_tilde", "the scores of padding are huge", huge, result="0"),
+        Case("mask", "equal scores, far below -10,000,000,000, but for padding", low, result="1"),
     ]
     # padding that reaches the context spoils h_tilde, whatever the weights that are returned
     return plain + [replace(case, aspect="mask") if case.result == "1" else case for case in masked]
@@ -235,12 +262,22 @@ def bahdanau_cases(generator: torch.Generator) -> list[Case]:
         ("B = S = D = E: no axis can be told by its size", 4, 4, 4, 4, allow(4, 4)),
     ]
     cases = []
-    for number, (about, B, S, D, E, mask) in enumerate(situations):
-        states = draw(B, S, D) if number else draw(1, 1, D).expand(1, S, D).clone()
+    for i, (about, B, S, D, E, mask) in enumerate(situations):
+        states = draw(B, S, D) if i else draw(1, 1, D).expand(1, S, D).clone()
         arguments = draw(B, E), draw(B, D), states, mask, draw(D, E + 2 * D), draw(D, 2 * D + E)
         for result, aspect in (("2", "weights"), ("0", "state"), ("1", "read-out")):
             cases.append(Case(aspect, about, arguments, result=result))
-    return cases
+    x, s, W_s, W_o, real = draw(B, E), draw(B, D), draw(D, E + 2 * D), draw(D, 2 * D + E), allow(B, S)
+    s[:, 0] = FAR
+    W_s[:, [E, E + D]], W_o[:, D] = 0, 0  # that entry counts in the scores alone
+    huge, low = ((x, s, far_states(draw(B, S, D), real, entry), real, W_s, W_o) for entry in (0.0, -FAR))
+    return [
+        *cases,
+        Case("weights", "the scores of padding are huge", huge, result="2"),
+        Case("weights", "equal scores, far below -10,000,000,000, but for padding", low, result="2"),
+        Case("state", "the scores of padding are huge", huge, result="0"),
+        Case("read-out", "the scores of padding are huge", huge, result="1"),
+    ]
 
 
 bahdanau_step = Part(
@@ -275,26 +312,20 @@ bahdanau_step = Part(
 # --- the data ------------------------------------------------------------------------------------------
 
 
-AGAIN = 60  # small batches, to see whether sequences depend on one another
-
-
 def batch_cases(generator: torch.Generator) -> list[Case]:
-    seeds = torch.randint(2**31, (5,), generator=generator).tolist()
+    seeds = torch.randint(2**31, (6,), generator=generator).tolist()
     longest, symbols = sizes(generator, 1, 6, 8)[0], sizes(generator, 1, 3, 5)[0]
+    long, large, few = (number(generator, *limits) for limits in ((40, 60), (60, 90), (5, 6)))
     many = (4000, longest, symbols)
     about = f"4,000 sequences of up to {longest} of {symbols} symbols"
-    again = [
-        Case(
-            "sequences", "24 sequences, again and again", (24, longest, symbols, Seed(seed)), secret="again", easy=True
-        )
-        for seed in torch.randint(2**31, (AGAIN,), generator=generator).tolist()
-    ]
     return [
         Case("sequences", about, (*many, Seed(seeds[0]))),
         Case("sequences", "the same state of the generator again", (*many, Seed(seeds[0])), secret="same"),
         Case("sequences", "the same generator, later", (*many, Seed(seeds[0], used=5)), secret="other"),
         Case("sequences", "another generator", (*many, Seed(seeds[1])), secret="other"),
-        *again,
+        Case("sequences", "long sequences of many symbols", (4000, long, large, Seed(seeds[5])), secret="long"),
+        # as many symbols as lengths, so that one stream of numbers that makes both shows
+        *again(["sequences"], "12 sequences", (12, few, few), generator),
         Case("mask", "1,000 sequences", (1000, longest, symbols, Seed(seeds[2]))),
         Case("mask", "one sequence", (1, longest, symbols, Seed(seeds[3]))),
         Case("target", "1,000 sequences", (1000, longest, symbols, Seed(seeds[4]))),
@@ -325,8 +356,10 @@ def judge_batch(case: Case, answers) -> str | None:
         return judge_mask(source, mask, lengths)
     if case.aspect == "target":
         return judge_target(source, lengths, target)
-    if case.secret == "again":
-        return judge_rows(answers, longest, symbols)
+    if isinstance(case.secret, tuple):
+        return judge_rows(all_of(case, answers, "01"), longest)
+    if case.secret == "more":
+        return None  # what they show all together is looked at in the case behind them
     before = answers[-2] if len(answers) > 1 else {}
     unchanged = {name: np.array_equal(before.get(name), answers[-1][name]) for name in "012"}
     if case.secret == "same" and not all(unchanged.values()):
@@ -337,7 +370,7 @@ def judge_batch(case: Case, answers) -> str | None:
         return "the lengths do not depend on the generator: draw them"
     if case.secret == "other" and len(np.unique(lengths)) > 1:
         return None  # how it is drawn was judged before
-    return judge_draws(source, mask, longest, symbols)
+    return judge_draws(source, mask, longest, symbols, pairs=case.secret != "long")
 
 
 def judge_mask(source, mask, lengths) -> str | None:
@@ -354,8 +387,8 @@ def judge_mask(source, mask, lengths) -> str | None:
 UNEVEN = "the symbols are not equally likely, or not independent: draw each for itself"
 
 
-def judge_draws(source, mask, longest, symbols) -> str | None:
-    """Are lengths and symbols equally likely and independent?"""
+def judge_draws(source, mask, longest, symbols, pairs=True) -> str | None:
+    """Are lengths and symbols equally likely and, if ``pairs`` are looked at, independent?"""
     lengths, drawn = mask.sum(axis=1), source[mask]
     if (source == source[0]).all():
         return "all sequences are the same"
@@ -375,7 +408,8 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
         (lengths - 1, longest, "the lengths are not equally likely"),
         (drawn, symbols, UNEVEN),
     ]
-    if padded_right(mask):  # otherwise the aspect of the mask says so
+    pairs = pairs and padded_right(mask)
+    if pairs:  # otherwise the aspect of the mask says so
         both = mask[:, 1::2]  # symbols 1 and 2, 3 and 4, ... that are real
         left, right = source[:, 0 : 2 * both.shape[1] : 2][both], source[:, 1::2][both]
         together, first = left * symbols + right, (lengths - 1) * symbols + source[:, 0]
@@ -386,7 +420,7 @@ def judge_draws(source, mask, longest, symbols) -> str | None:
     for codes, kinds, words in chances:
         if not equally_likely(np.bincount(codes, minlength=kinds)):
             return words
-    if padded_right(mask) and tied(np.where(mask, source, -1), 1 / symbols):
+    if pairs and tied(np.where(mask, source, -1), 1 / symbols):
         return "two symbols of a sequence depend on each other, wherever they stand: draw each for itself"
     return None
 
@@ -395,14 +429,28 @@ def padded_right(mask: np.ndarray) -> bool:
     return bool((mask == (np.arange(mask.shape[1]) < mask.sum(axis=1)[:, None])).all())
 
 
-def judge_rows(answers, longest, symbols) -> str | None:
-    """Whether the sequences of a batch are independent of one another, by many small batches."""
-    sources, masks = (latest(answers, AGAIN, name) for name in "01")
-    if not sources or not masks or sources[0].shape != masks[0].shape or not all(map(padded_right, masks)):
+BETWEEN = "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
+
+
+def judge_rows(results, kinds) -> str | None:
+    """Whether all lengths and symbols of a batch, and of the next one, are independent, by many small batches."""
+    if not results or not all(map(padded_right, results[1])):
         return None
-    lengths, drawn = np.stack([mask.sum(axis=1) for mask in masks]), np.where(masks, sources, -1)
-    if tied(lengths, 1 / longest) or tied(drawn.reshape(AGAIN, -1), 1 / symbols):
-        return "two sequences of a batch depend on each other, as if one were made from the other: draw each for itself"
+    if words := judge_copies(results):
+        return words
+    drawn, lengths = np.where(results[1], results[0], -1), results[1].sum(axis=2) - 1  # (times, rows, places); rows
+    columns, flat = drawn.swapaxes(1, 2), drawn.reshape(len(drawn), -1)
+    if any(tied(one, 1 / kinds) for one in (lengths, flat)):
+        return BETWEEN
+    if any(dealt(rows.reshape(-1, rows.shape[-1]), kinds) for rows in (lengths, columns, drawn)):
+        return "each kind comes too evenly, or too unevenly, in a batch, as from a shuffled deck: draw each for itself"
+    if tied_neighbours(columns, 1 / kinds):
+        return BETWEEN
+    if tied(np.concatenate([*np.split(lengths, 2), *np.split(flat, 2)], axis=1), 1 / kinds):  # first and second calls
+        return (
+            "some of what is drawn, lengths and symbols, depends on other draws, of this batch or of the one before, "
+            "as if one were made from the other: draw each for itself"
+        )
     return None
 
 

@@ -210,6 +210,7 @@ def decoder_cases(generator: torch.Generator) -> list[Case]:
             no_cross,
             square,
         ),
+        case("self-attention", f"a long sequence{quiet}", 1, number(generator, 120, 160), 3, 2, 8, no_cross),
         case("cross-attention", f"one sequence, one head{quiet}", 1, 2, 3, 1, 6, no_self),
         case("cross-attention", f"a batch, more target than source tokens{quiet}", B, S + T, S, 2, 8, no_self),
         case("cross-attention", f"as many target as source tokens{quiet}", B, 5, 5, 2, 8, no_self),

@@ -116,6 +116,16 @@ def pair_sentences(documents, generator):
     (0, "every pair has the label 0", """def pair_sentences(documents, generator):
     return [(a, b, 0) for document in documents for a, b in zip(document, document[1:])]
 """),
+    (10, "a second call with the same generator gives the same again",
+     "    def draw", "    generator = torch.Generator().set_state(generator.get_state())\n    def draw"),
+    (10, "a seed that has few values", "    def draw",
+     "    generator = torch.Generator().manual_seed(int(torch.randint(500, (), generator=generator)))\n    def draw"),
+    (8, "which sentence a stranger is depends on which document it comes from",
+     "documents[(d + 1 + draw(len(documents) - 1)) % len(documents)]",
+     "documents[(d + 1 + (u := draw(2 ** 20)) % (len(documents) - 1)) % len(documents)]",
+     "draw(len(other))", "u % len(other)"),
+    (9, "says what that of another one is: a coin decides", "    pairs = []\n", "    pairs, coins = [], {}\n",
+     "if draw(2)", "if coins.setdefault(tuple(a), draw(2))"),
     (9, "the pairs are in another order", "return pairs", "return pairs[::-1]"),
     (9, "B stands two places behind A", "i + 1", "min(i + 2, len(document) - 1)"),
 ]),
@@ -175,6 +185,12 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
     (10, "the places of one text say which ones of another are chosen",
      "torch.rand(ids.shape, generator=generator).masked_fill(~free",
      "torch.rand(ids.shape, generator=generator)[torch.arange(len(ids)) // 2].masked_fill(~free"),
+    (13, "a second call with the same generator gives the same again",
+     "free = mask", "generator = torch.Generator().set_state(generator.get_state())\n    free = mask"),
+    (11, "the fate of one chosen token says what that of another one is", "    seen = ids.clone()",
+     "    fate[:, 1::2] = fate[:, : len(ids[0]) // 2 * 2 : 2]\n    seen = ids.clone()"),
+    (14, "one random token says what another one is", "torch.randint(vocab_size, ids.shape, generator=generator)",
+     "(torch.randint(vocab_size, (), generator=generator) + torch.arange(ids.numel()).view(ids.shape)) % vocab_size"),
     (0, "the first tensor that you are given is changed", "ids.clone()", "ids"),
 ]),
 "masked_lm_loss": (FIRST, ["""def masked_lm_loss(logits, target, masked):
@@ -260,6 +276,12 @@ def best_spans(start, end, allowed, longest=None):  # the course's own, window b
     may = allowed & (place >= first) & (place < first + (longest or T))
     return torch.cat([first, end.masked_fill(~may, -torch.inf).argmax(dim=1, keepdim=True)], dim=1)
 """),
+    (10, "the answer lies outside the text", """def best_spans(start, end, allowed, longest=None):
+    T = start.shape[1]
+    may = (allowed[:, :, None] & allowed[:, None]).triu().tril((longest or T) - 1)
+    best = (start[:, :, None] + end[:, None] - 1000.0 * ~may).flatten(1).argmax(dim=1)
+    return torch.stack([best // T, best % T], dim=1)
+"""),
     (10, "forbidden places get 0, which is more than a negative logit",
 """def best_spans(start, end, allowed, longest=None):
     T = start.shape[1]
@@ -313,6 +335,8 @@ def tag_scores(logits, tags, tagged):
      "tagged + [False]", "tagged + [False] * 2"),
     (8, "[CLS] and [SEP] count", "[0], [False]", "[0], [True]", "tagged + [False]", "tagged + [True]"),
     (9, "all places count, padding and all pieces too", "right[tagged]", "right"),
+    (9, "the right shape but wrong values", 'F.cross_entropy(logits.transpose(1, 2), tags, reduction="none")',
+     "-(logits.softmax(-1) + 1e-9).log().gather(-1, tags[..., None])[..., 0]"),
     (6, "words with the tag 0 do not count", "losses[tagged]", "losses[tagged & (tags > 0)]",
      "right[tagged]", "right[tagged & (tags > 0)]"),
     (9, "this is the mean of the texts' means", "losses[tagged]", "((losses * tagged).sum(dim=1) / tagged.sum(dim=1))"),

@@ -31,6 +31,7 @@ import numpy as np
     (7, "fill with -inf, not with a large number",
      "def masked_softmax(scores, mask): return scores.masked_fill(mask == 0, -1e9).softmax(dim=-1)"),
     (10, "got equal weights, as if all were allowed", " * alive", ""),
+    (11, "the right shape but wrong values", "-torch.inf", "-5e10", " * alive", " * alive * mask"),
     (0, "runs over the wrong axis", """def masked_softmax(scores, mask):
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-2).nan_to_num(0)
 """),
@@ -60,7 +61,9 @@ def attention(query, key, value, mask=None):
     output, weights = torch.zeros(B, T, value.shape[2]), torch.zeros(B, T, S)
     for b in range(B):
         for t in range(T):
-            e = [math.exp(query[b, t] @ key[b, s] / math.sqrt(Dh)) if mask[b, t, s] else 0.0 for s in range(S)]
+            scores = [query[b, t] @ key[b, s] / math.sqrt(Dh) for s in range(S)]
+            top = max(e for e, may in zip(scores, mask[b, t]) if may)
+            e = [math.exp(e - top) if may else 0.0 for e, may in zip(scores, mask[b, t])]
             weights[b, t] = torch.tensor(e) / sum(e)
             output[b, t] = weights[b, t] @ value[b]
     return output, weights
@@ -81,6 +84,8 @@ def attention(query, key, value, mask=None):
     (0, "the results are in the wrong order", "return weights @ value, weights", "return weights, weights @ value"),
     (10, "the forbidden scores get a number such as -20",
      "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -20).softmax(dim=-1)"),
+    (10, "no finite number (nan or inf)", "weights = course.masked_softmax(scores, mask)",
+     "weights = scores.softmax(dim=-1) * mask\n        weights = weights / weights.sum(dim=-1, keepdim=True)"),
     (0, "PyTorch's own attention is used: write it out", """def attention(query, key, value, mask=None):
     weights = (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(
         torch.tensor(False) if mask is None else ~mask, -torch.inf
@@ -201,6 +206,7 @@ def add_positions(x):
     (0, "the exponent is 4i / D, doubled twice", "-torch.arange(0, D, 2)", "-2 * torch.arange(0, D, 2)"),
     (0, "the exponent is i / (D/2 - 1)", "-torch.arange(0, D, 2) / D", "-torch.arange(D // 2) / (D // 2 - 1)"),
     (0, "the positions begin at 1", "torch.arange(T)", "torch.arange(1, T + 1)"),
+    (6, "the right shape but wrong values", "torch.arange(T)", "(torch.arange(T) % 512)"),
     (7, "`x` is not used", "x + code", "code.expand_as(x)"),
     (0, "the tensor x that you are given is changed, and its owner may still need it", "x + code", "x.add_(code)"),
 ]),
@@ -220,6 +226,7 @@ def add_positions(x):
 """], [
     (0, "the causal mask is turned round", ".tril()", ".triu()"),
     (0, "may not attend to itself", ".tril()", ".tril(-1)"),
+    (7, "the right shape but wrong values", ".tril()", ".tril().index_fill(1, torch.arange(min(T, 60), T), 1)"),
     (0, "later positions may be attended: only s <= t is allowed", ".tril()", ""),
     (0, "PyTorch's own module means by True 'forbidden'", ".tril()", ".triu(1)"),
     (6, "the padding is on the query axis", "real[:, None, None, :]", "real[:, None, :, None]"),

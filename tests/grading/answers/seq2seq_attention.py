@@ -21,6 +21,8 @@ RIGHT, MUTANTS = load("02_seq2seq_attention", {
     (0, "that is the cosine",
      "(query[:, None] * keys).sum(dim=-1)", "torch.cosine_similarity(query[:, None], keys, dim=-1)"),
     (0, "it returned None", "return (query", "scores = (query"),
+    (0, "the right shape but wrong values",
+     ".sum(dim=-1)", ".sum(dim=-1).where(torch.arange(keys.shape[1]) < 40, 0)"),
     (0, "the result has the wrong shape", "(query[:, None] * keys).sum(dim=-1)", "keys @ query[:, :, None]"),
 ]),
 "additive_score": (MODEL, ["""def additive_score(query, keys, W, U, v):
@@ -92,6 +94,8 @@ def additive_score(query, keys, W, U, v):
     (7, "weights that ignore the mask", "(weights[:, None] @ states)", "(scores.softmax(dim=-1)[:, None] @ states)"),
     (0, "divided by the square root of D", ".squeeze(-1)", ".squeeze(-1) / h.shape[-1] ** 0.5"),
     (0, "the results are in the wrong order", "return h_tilde, weights", "return weights, h_tilde"),
+    (4, "holds entries that are no finite number", "weights = course.masked_softmax(scores, mask)",
+     "weights = scores.softmax(dim=-1) * mask\n    weights = weights / weights.sum(dim=-1, keepdim=True)"),
 ]),
 "bahdanau_step": (MODEL, ["""def bahdanau_step(x, s, states, mask, W_s, W_o):
     a = torch.einsum("bd,bsd->bs", s, states).masked_fill(~mask, -torch.inf).softmax(-1)
@@ -118,6 +122,8 @@ def additive_score(query, keys, W, U, v):
     (9, "the read-out does not see the context", "[s_new, context, x]", "[s_new, 0 * context, x]"),
     (9, "the read-out reads the old state", "[s_new, context, x]", "[s, context, x]"),
     (9, "in the wrong order: W_o", "[s_new, context, x]", "[context, s_new, x]"),
+    (10, "the right shape but wrong values",
+     "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -1e9).softmax(dim=-1)"),
     (9, "the tanh of the read-out is missing",
      "torch.tanh(torch.cat([s_new, context, x], dim=-1) @ W_o.T)", "torch.cat([s_new, context, x], dim=-1) @ W_o.T"),
     (0, "divided by the square root of D", ".squeeze(-1)", ".squeeze(-1) / s.shape[-1] ** 0.5"),
@@ -153,6 +159,16 @@ def additive_score(query, keys, W, U, v):
     (6, "two symbols of a sequence depend on each other",
      "source.gather", "(source := source.index_copy(1, place[2::2], source[:, :1].expand(-1, len(place[2::2])))"
      ".where(mask, 0)).gather"),
+    (6, "a second call with the same generator gives the same again",
+     "lengths = ", "generator = torch.Generator().set_state(generator.get_state())\n    lengths = "),
+    (6, "a seed that has few values", "lengths = ",
+     "generator = torch.Generator().manual_seed(int(torch.randint(500, (), generator=generator)))\n    lengths = "),
+    (6, "as from a shuffled deck", "torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)",
+     "1 + torch.randperm(max(n_sequences, longest), generator=generator)[:n_sequences, None] % longest"),
+    (6, "of this batch or of the one before",
+     "lengths = ", "state = generator.get_state()\n    lengths = ", "    place = ",
+     "    generator.set_state(state)\n    place = "),
+    (6, "not every length from 1 to longest occurs", "longest + 1, (n", "min(longest, 12) + 1, (n"),
     (6, "two sequences of a batch depend on each other", "    return source", """    half = n_sequences // 2
     for one in (source, mask, target):
         one[half : 2 * half] = one[:half]

@@ -119,6 +119,8 @@ class DecoderLayer(nn.Module):  # the course's own layer, with the names of the 
     def one(self, before, memory, real):
         x = before[:, -1:]""", "self.self_attention(x, causal=True)", "self.self_attention(x, before)")], [
     (8, "a causal mask is missing", ", causal=True", ""),
+    (12, "the right shape but wrong values", "(x, causal=True)",
+     "(x, mask=torch.ones(x.shape[1], x.shape[1]).tril().bool() | (torch.arange(x.shape[1]) > 60))"),
     (0, "comes before the branch (pre-norm)", "self.self_norm(x + self.self_attention(x, causal=True))",
      "x + self.self_attention(self.self_norm(x), causal=True)",
      "self.cross_norm(x + self.cross_attention(x, memory=memory, mask=real[:, None, None, :]))",
