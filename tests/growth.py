@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 BASE = {"T": 128, "D": 256, "B": 8, "V": 2048}
 AXES = {"T": (64, 128, 256, 512), "D": (64, 128, 256, 512), "B": (2, 8, 32, 128), "V": (2048, 8192, 32_768, 65_536)}
 NAMES = {"T": "length (tokens)", "D": "width d_model", "B": "batch (texts)", "V": "vocabulary"}
-MEASURES = {"step": "training step (ms)", "memory": "its memory (MiB)", "token": "writing a token (ms)"}
+MEASURES = {"step": "training step (ms)", "memory": "its memory (MiB)", "token": "writing a token to each text (ms)"}
 BLOCKS, WRITTEN, ROUNDS = 4, 32, 5
 
 
@@ -108,6 +108,7 @@ def draw(found: dict[str, dict[str, list[dict[str, float]]]], path: Path) -> Non
 
     matplotlib.use("svg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator
 
     from coursekit.viz.figures import COLORS
     from coursekit.viz.plots import STYLE
@@ -120,7 +121,9 @@ def draw(found: dict[str, dict[str, list[dict[str, float]]]], path: Path) -> Non
                     label = {"ours": "coursekit", "theirs": "transformers"}[whose]
                     ax.loglog(AXES[axis], [one[key] for one in by[whose]], style, color=color, label=label)
                 ax.set_ylabel(what if axis == "T" else "")
-                ax.set_xticks(AXES[axis], [f"{size:,}" for size in AXES[axis]])
+                ax.set_xticks(AXES[axis], [f"{size}" if size < 10_000 else f"{size // 1024}k" for size in AXES[axis]])
+                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.yaxis.set_major_formatter("{x:,g}")
                 ax.minorticks_off()
             column[-1].set_xlabel(NAMES[axis])
         grid[0, 0].legend(frameon=False)
