@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coursekit.decode.generate import generate, left_padded
 from coursekit.models.gpt import GPT
-from coursekit.nn.answers import token_log_probs
+from coursekit.nn.log_probs import token_log_probs
 
 
 class Rollout(NamedTuple):

@@ -3,7 +3,7 @@
 Read it top to bottom: the loss of log-probabilities, then the objective that computes these.
 
 Call chain: ``check_pairs`` in ``models/reward.py``; ``pair_log_probs`` -> the model (``models/gpt.py``),
-``answer_log_probs`` in ``nn/answers.py``; ``preference_losses``.
+``answer_log_probs`` in ``nn/log_probs.py``; ``preference_losses``.
 
 Legend: B pairs, T tokens of prompt and answer.
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.reward import check_pairs
-from coursekit.nn.answers import answer_log_probs
+from coursekit.nn.log_probs import answer_log_probs
 
 LOSSES = ("dpo", "ipo")
 SIDES = ("chosen", "rejected")

@@ -2,7 +2,7 @@
 
 Read it top to bottom: the advantages within a group, the objective.
 
-Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/answers.py``, ``clipped_losses`` in
+Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/log_probs.py``, ``clipped_losses`` in
 ``models/ppo.py`` and ``k3`` in ``nn/kl.py``.
 
 Legend: P prompts, G answers to each, B = P G, T tokens of prompt and answer.
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from coursekit.models.ppo import clipped_losses
-from coursekit.nn.answers import token_log_probs
 from coursekit.nn.kl import k3
+from coursekit.nn.log_probs import token_log_probs
 
 
 def group_advantages(rewards: Tensor) -> Tensor:

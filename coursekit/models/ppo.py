@@ -3,7 +3,7 @@
 Read it top to bottom: what an answer is worth, how much better than expected that is, the loss of its tokens, the
 objective.
 
-Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/answers.py``, then ``clipped_losses``.
+Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/log_probs.py``, then ``clipped_losses``.
 
 Legend: B answers, T tokens of prompt and answer.
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from coursekit.nn.answers import token_log_probs
+from coursekit.nn.log_probs import token_log_probs
 
 
 def penalised(rewards: Tensor, log_probs: Tensor, reference: Tensor, answer: Tensor, beta: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from coursekit.decode.rollout import best_of_n, rollout
 from coursekit.models.gpt import GPT, GPTConfig
 from coursekit.models.ppo import clipped_losses
-from coursekit.nn.answers import token_log_probs
+from coursekit.nn.log_probs import token_log_probs
 from tests.conftest import randomise
 
 V, END, T, NEW = 9, 2, 5, 8

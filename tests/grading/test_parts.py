@@ -30,7 +30,8 @@ def test_no_exercise_imports_the_checks_of_another(path):
         if isinstance(node, ast.ImportFrom):
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
     found = {name.split(".")[3] for name in imported if name.startswith(f"{checks.__name__}.")}
-    assert found <= ({"common"} if path.stem != "common" else set())
+    shared = {"common", "slopes"}
+    assert found <= (shared if path.stem not in shared else set())
 
 
 def test_more_different_sizes_than_there_are_are_refused():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from coursekit.models.grpo import group_advantages, grpo_objective
-from coursekit.nn.answers import token_log_probs
+from coursekit.nn.log_probs import token_log_probs
 from tests.models.test_ppo import batch, model
 
 

@@ -6,7 +6,7 @@ import torch
 
 from coursekit.models.gpt import GPT, GPTConfig
 from coursekit.models.ppo import advantages, clipped_losses, penalised, ppo_objective
-from coursekit.nn.answers import token_log_probs
+from coursekit.nn.log_probs import token_log_probs
 from tests.conftest import randomise
 
 B, T, V = 5, 7, 11

@@ -283,7 +283,7 @@ def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> 
 RARE = 1e-7  # the chance that a right answer is found wrong by one question about its draws
 AGAIN = 120  # seeds: with each the answer is called, and called twice
 COPIED = "a second call with the same generator gives the same again: draw from the generator itself, not from a copy"
-FEW = "two generators gave the same result: all draws come from the generator, and not from a seed that has few values"
+FEW = "two generators gave the same result: all draws come from the generator, not from a number that has few values"
 
 
 def again(aspects: Sequence[str], about: str, arguments: Sequence[Any], generator: torch.Generator) -> list[Case]:

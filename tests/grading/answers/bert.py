@@ -118,7 +118,7 @@ def pair_sentences(documents, generator):
 """),
     (10, "a second call with the same generator gives the same again",
      "    def draw", "    generator = torch.Generator().set_state(generator.get_state())\n    def draw"),
-    (10, "a seed that has few values", "    def draw",
+    (10, "a number that has few values", "    def draw",
      "    generator = torch.Generator().manual_seed(int(torch.randint(500, (), generator=generator)))\n    def draw"),
     (8, "which sentence a stranger is depends on which document it comes from",
      "documents[(d + 1 + draw(len(documents) - 1)) % len(documents)]",

@@ -161,7 +161,7 @@ def additive_score(query, keys, W, U, v):
      ".where(mask, 0)).gather"),
     (6, "a second call with the same generator gives the same again",
      "lengths = ", "generator = torch.Generator().set_state(generator.get_state())\n    lengths = "),
-    (6, "a seed that has few values", "lengths = ",
+    (6, "a number that has few values", "lengths = ",
      "generator = torch.Generator().manual_seed(int(torch.randint(500, (), generator=generator)))\n    lengths = "),
     (6, "as from a shuffled deck", "torch.randint(1, longest + 1, (n_sequences, 1), generator=generator)",
      "1 + torch.randperm(max(n_sequences, longest), generator=generator)[:n_sequences, None] % longest"),

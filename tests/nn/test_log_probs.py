@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from coursekit.nn.answers import answer_log_probs, token_log_probs
+from coursekit.nn.log_probs import answer_log_probs, token_log_probs
 
 B, T, V = 3, 6, 7
 
