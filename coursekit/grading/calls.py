@@ -57,6 +57,22 @@ def call(answer: Callable[..., Any], arguments: Sequence[Any]) -> Called:
     return Called(arrays, after)
 
 
+def gradient(loss: Callable[..., Any], *arguments: Any, by: int = 1) -> Tensor | tuple[Tensor, ...] | None:
+    """The gradient of what ``loss(*arguments)`` returns, or of its sum, by the first argument or the first few.
+
+    Zeros where none arrives, and None where nothing is returned: for given cells, which hand it to the check.
+    """
+    inputs = [x.requires_grad_() for x in arguments[:by]]
+    found = loss(*arguments)
+    if found is None:
+        return None
+    if isinstance(found, Tensor) and found.requires_grad:
+        slopes = torch.autograd.grad(found.sum(), inputs, allow_unused=True, materialize_grads=True)
+    else:
+        slopes = tuple(map(torch.zeros_like, inputs))
+    return slopes[0] if by == 1 else slopes
+
+
 # Bound here, before any answer runs and could put something else into their places.
 NAN = math.nan
 ATEN = torch.ops.aten
