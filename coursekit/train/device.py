@@ -59,18 +59,23 @@ def has_fast_bf16(where: torch.device) -> bool:
 
 
 @functools.cache
-def gain_of_bf16(width: int = 256, rounds: int = 20) -> float:
+def gain_of_bf16(width: int = 256, rounds: int = 10) -> float:
     """How many times as fast a layer is in bfloat16 as in float32, on this CPU: measured once, in a few milliseconds.
 
-    Of each the best of several rounds in turn, since others on the machine only ever add time.
+    Of each the best of several rounds in turn, since others on the machine only ever add time; and on one thread, since
+    two of them wait for each other on a busy machine, and then the answer would be another one from run to run.
     """
     x, weight = torch.ones(4 * width, width), torch.ones(width, width)  # nothing is drawn, so that no result changes
-    best = dict.fromkeys((torch.float32, torch.bfloat16), math.inf)
-    for _ in range(rounds):
-        for dtype in best:
-            start = time.perf_counter()
-            torch.nn.functional.linear(x.to(dtype), weight.to(dtype))
-            best[dtype] = min(best[dtype], time.perf_counter() - start)
+    best, threads = dict.fromkeys((torch.float32, torch.bfloat16), math.inf), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(rounds):
+            for dtype in best:
+                start = time.perf_counter()
+                torch.nn.functional.linear(x.to(dtype), weight.to(dtype))
+                best[dtype] = min(best[dtype], time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
     return best[torch.float32] / best[torch.bfloat16]
 
 

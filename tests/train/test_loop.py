@@ -351,10 +351,19 @@ def test_a_cpu_has_fast_bfloat16_if_it_says_so_and_a_measurement_too(monkeypatch
 
 
 def test_the_gain_of_bfloat16_is_the_ratio_of_the_best_times(monkeypatch):
-    """By a clock on which float32 takes 6 and then 3 seconds, bfloat16 4 and then 1."""
-    times = iter([0, 6, 6, 10, 10, 13, 13, 14])
-    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    """By a clock on which float32 takes 6 and then 3 seconds, bfloat16 4 and then 1; on one thread, drawing nothing."""
+    times, threads, state = iter([0, 6, 6, 10, 10, 13, 13, 14]), torch.get_num_threads(), torch.get_rng_state()
+    seen = set()
+
+    def clock() -> int:
+        seen.add(torch.get_num_threads())
+        return next(times)
+
+    monkeypatch.setattr("time.perf_counter", clock)
     assert gain_of_bf16.__wrapped__(4, rounds=2) == 3.0
+    assert seen == {1}
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_seed_reaches_all_three_generators():
