@@ -26,8 +26,9 @@ from coursekit.grading.feedback import page
 from coursekit.grading.folder import key_of, locked, make_folder, refuse_folder, refuse_private
 from coursekit.grading.identity import Student, read_roster
 from coursekit.grading.intake import Submission, submissions
+from coursekit.grading.limited import TookTooLong, limited
 from coursekit.grading.magics import as_python
-from coursekit.grading.marking import check_hidden_cases, mark, seed_for
+from coursekit.grading.marking import LATER, SECONDS, check_hidden_cases, mark, seed_for
 from coursekit.grading.notebooks import read_released
 from coursekit.grading.plain import carried_together, unusual
 from coursekit.grading.release import CHECK, checks_of, mark_up
@@ -239,7 +240,11 @@ def jobs_of(marking: Marking, due: datetime | None) -> dict[int, dict[str, Any]]
             row.status = "not marked"
             continue
         try:
-            row.notes += notes_on(marking, row.submission.answers, all_of_it)
+            try:
+                with limited(SECONDS):
+                    row.notes += notes_on(marking, row.submission.answers, all_of_it)
+            except (TookTooLong, RecursionError):
+                row.notes.append("its code is so long or nested that it could not be looked through: read it")
             job = {
                 "exercise": marking.exercise,
                 "master": marking.master,
@@ -403,7 +408,11 @@ def finish(marking: Marking, row: Row, result: dict[str, Any]) -> None:
     row.result = result
     for part in result["parts"]:
         if any("NameError" in aspect["words"] for aspect in part["aspects"]):
-            row.submission.flags.append(f"{part['name']}: a NameError; does the answer need a cell that is not read?")
+            later = any(LATER in aspect["words"] for aspect in part["aspects"])
+            why = (
+                "the answer needs a cell below its check" if later else "does the answer need a cell that is not read?"
+            )
+            row.submission.flags.append(f"{part['name']}: a NameError; {why}")
     for part in result["parts"]:
         if part["problem"] and part["problem"] != "not answered":
             row.submission.flags.append(f"{part['name']} did not run: {part['problem']}")

@@ -34,6 +34,7 @@ class Seed(NamedTuple):
     seed: int
     used: int = 0  # numbers that were already drawn from it
     calls: int = 1  # of the answer with the same generator, the last of which counts
+    alone: bool = False  # in the marking: in a process of its own that knows of no other call
 
 
 class Called(NamedTuple):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,14 @@ from coursekit.grading.reading import (
     MOST_FILES,
     NO_NAME,
     READY,
+    WRAPPER,
     litter,
     over,
 )
 
 SECONDS = 10  # of CPU for one hand-in
 SECONDS_TO_LIST = 60
+MUCH_LATER = timedelta(hours=1)  # than the time in a folder's name
 PATIENCE = 6  # times as long may it take on a busy machine, where the child waits
 SECONDS_TO_START = 120
 MOST_FOLDERS = 100  # of one owner in nbgrader's inbound
@@ -109,6 +111,7 @@ class Entry:
     path: bytes = b""  # on the disk; of the zip if ``index`` is not negative
     index: int = -1
     problem: str = ""
+    written: datetime | None = None  # on the disk: when this machine last noted a change
 
 
 @dataclass
@@ -119,6 +122,8 @@ class Item:
     folder: bool
     entries: list[Entry] = field(default_factory=list)
     owner: str = ""  # of a folder on the disk
+    written: datetime | None = None  # when this machine last noted a change of it, a time that its owner cannot set
+    hidden: bool = False  # whether there was something, but only what systems put beside files
 
 
 def submissions(paths: list[Path], exercise: str, roster: list[Student], home: Path) -> Collected:
@@ -143,6 +148,7 @@ def submissions(paths: list[Path], exercise: str, roster: list[Student], home: P
         owners_agree(items, parts, roster)
         owned, doubts = identify(parts, roster)
         flag_copied_exchange(items, parts, owned)
+        flag_old_names(items, parts, owned)
         found = [[*hand_ins(*about, exercise, reader)] for about in zip(items, parts, owned)]
     sources = [whose.student or part.source for part, whose in zip(parts, owned)]
     latest_counts(sources, found)
@@ -235,10 +241,24 @@ def flag_copied_exchange(items: list[Item], parts: list[Part], owned: list[Whose
             )
 
 
+def flag_old_names(items: list[Item], parts: list[Part], owned: list[Whose]) -> None:
+    """Flag folders of nbgrader's exchange that are younger than the time in their names, which a student's computer
+    wrote. In a copy most of them are, and it shows nothing."""
+    times = [
+        (item.written - part.handed_in, whose)
+        for item, part, whose in zip(items, parts, owned)
+        if part.layout == "nbgrader" and part.handed_in and item.written
+    ]
+    late = [(by, whose) for by, whose in times if by > MUCH_LATER]
+    for by, whose in late if 2 * len(late) < len(times) else ():
+        by = f"{by.days} days" if by.days > 1 else f"{by.total_seconds() / 3600:.0f} hours"
+        whose.flags.append(f"this machine noted a change of its folder {by} after the time in the folder's name")
+
+
 def hand_ins(item: Item, part: Part, whose: Whose, exercise: str, reader: "Child") -> Iterator[Submission]:
     """The submissions in one item: one for each file."""
     about = {"student": whose.student, "platform_id": whose.platform_id, "name": whose.name, "late": part.late}
-    problem = "" if item.entries else "an empty folder"
+    problem = "" if item.entries else "a folder that holds only hidden files" if item.hidden else "an empty folder"
     if part.exercise and part.exercise != exercise:
         problem = f"handed in for {printable(part.exercise)[:100]}"
     if problem:
@@ -308,7 +328,7 @@ def items_in(path: Path, exercise: str, reader: "Child") -> list[Item]:
     place, folder = (path.name,), False
     if plain_stem(path.name) == exercise:  # then its folder says whose it is
         place, folder = (path.resolve().parent.name, path.name), True
-    entry = Entry(place, time_of(path.stat().st_mtime), os.fsencode(path))
+    entry = Entry(place, time_of(path.stat().st_mtime), os.fsencode(path.parent.resolve() / path.name))
     return [Item(place[0], folder, [entry])]
 
 
@@ -344,7 +364,21 @@ def folder_items(path: Path, exercise: str) -> list[Item]:
 
 def item_at(path: Path) -> Item:
     is_folder = path.is_dir() and not path.is_symlink()
-    return Item(path.name, is_folder, list(walk(path, path.name)), owner_of(path))
+    entries = list(walk(path, path.name))
+    written = max(filter(None, [written_of(path), *(entry.written for entry in entries)]), default=None)
+    return Item(path.name, is_folder, entries, owner_of(path), written, is_folder and any_in(path))
+
+
+def written_of(path: Path) -> datetime | None:
+    with suppress(OSError):
+        return time_of(os.lstat(path).st_ctime)
+    return None
+
+
+def any_in(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(os.listdir(path))
+    return False
 
 
 def exchanged(path: Path) -> Part | None:
@@ -401,7 +435,8 @@ def walk(top: Path, name: str) -> Iterator[Entry]:
                 inner = [(os.path.join(path, os.fsencode(n)), (*place, n)) for n in names]
                 waiting += [pair for pair in inner if not litter(pair[1])]
             elif stat.S_ISREG(kind):
-                yield Entry(place, when, path, problem="" if about.st_size <= LARGEST else over(LARGEST))
+                problem = "" if about.st_size <= LARGEST else over(LARGEST)
+                yield Entry(place, when, path, problem=problem, written=time_of(about.st_ctime))
             else:
                 yield Entry(place, when, problem=LINK if stat.S_ISLNK(kind) else "neither file nor folder: not opened")
         except OSError as error:
@@ -424,7 +459,7 @@ def zip_items(path: Path, reader: "Child") -> list[Item]:
     except Unanswered as why:
         raise GradingError(f"cannot open {path}: {why}") from None
     entries, folders = [], set()
-    for index, (names, when, is_folder, problem) in enumerate(listed):
+    for index, names, when, is_folder, problem in listed:
         place = tuple(names)
         if place and litter(place):
             continue
@@ -435,7 +470,7 @@ def zip_items(path: Path, reader: "Child") -> list[Item]:
     inside = [entry for entry in entries if not leads_nowhere(entry)]
     tops = {entry.place[0] for entry in inside} | {place[0] for place in folders if place}
     wrapper = next(iter(tops)) if len(tops) == 1 and all(len(entry.place) > 1 for entry in inside) else ""
-    if wrapper not in (path.stem, "submitted"):
+    if wrapper not in (path.stem, WRAPPER):
         wrapper = ""
     items: dict[str, Item] = {}
     for place in folders:
@@ -457,7 +492,7 @@ def zip_items(path: Path, reader: "Child") -> list[Item]:
     found = [*(items[part] for part in sorted(items)), *nobodys]
     times = [max(e.when for e in item.entries if e.when) for item in found if any(e.when for e in item.entries)]
     packed = len(times) > 2 and (max(times) - min(times)).total_seconds() < 600
-    if packed or "submitted" in (wrapper, path.stem):  # the time of packing, or the student's computer's
+    if packed or WRAPPER in (wrapper, path.stem):  # the time of packing, or the student's computer's
         forget_times(found)
     return found
 
@@ -539,7 +574,7 @@ class Child:
 
     def read(self, entries: list[Entry]) -> list[dict[str, Any]]:
         """What the child found in the files of one item; each row names its entry's number."""
-        wanted = [[entry.place[-1], entry.path.hex(), entry.index] for entry in entries]
+        wanted = [[entry.place[-1], entry.path.hex(), entry.index, len(entry.place)] for entry in entries]
         rows = self.ask({"read": wanted}, SECONDS, LONGEST_REPLY)
         if not isinstance(rows, list) or not rows or not all(self.is_row(row, len(entries)) for row in rows):
             self.refuse()
@@ -559,7 +594,7 @@ class Child:
         )
 
     def entries_of(self, path: Path) -> list[Any]:
-        """(names, time, whether it is a folder, problem) of each entry of the marker's zip."""
+        """(index, names, time, whether it is a folder, problem) of each entry of the marker's zip that may be read."""
         found = self.ask({"list": os.fsencode(path).hex()}, SECONDS_TO_LIST, LONGEST_LIST)
         if isinstance(found, str):
             raise Unanswered(found)

@@ -12,22 +12,25 @@ import importlib.util
 import json
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from coursekit.grading import GradingError, sandbox
-from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Unusable
+from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Seed, Unusable
 from coursekit.grading.inside import first_changed, pack_arguments, unpack
+from coursekit.grading.limited import TookTooLong, limited
 from coursekit.grading.magics import LONGEST, as_python
-from coursekit.grading.parts import Case, Part, without_values
+from coursekit.grading.parts import Case, Part, Verdict, without_values
 from coursekit.grading.plain import beyond
 from coursekit.grading.release import CHECK, checks_of, mark_up
-from coursekit.grading.rules import made_in, nodes_of, places_in
+from coursekit.grading.rules import builtins_in, made_in, places_in
 
 COURSE = "attention-course"
 DETAILS = 40  # notes for the marker on one submission
+SECONDS = 60.0  # of the CPU to judge a part; usually it is less than one
 Step = dict[str, Any]  # a cell to run, or calls of what it defines: see ``sandbox.run``
 
 
@@ -121,12 +124,18 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
                 seed_of(job["seed"], part.name), marking=True
             )
     steps = steps_of(job["master"]["cells"], job["answers"], checks.PARTS)
+    parts, orders = {part.name: part for part in checks.PARTS}, {}
     for step in steps:
         if "name" in step:
-            step["calls"] = [None if c.arguments is None else pack_arguments(c.arguments) for c in cases[step["part"]]]
+            asked, orders[step["part"]] = in_secret_order(parts[step["part"]], cases[step["part"]], job["seed"])
+            given = [case.arguments for case in asked]
+            step["calls"] = [None if arguments is None else pack_arguments(arguments) for arguments in given]
+            step["alone"] = [n for n, some in enumerate(given) if some and any(map(is_alone, some))]
     found, records = {}, []
     for together in apart(steps, checks.PARTS, job["answers"]):
         records.append(record := run_all(together, job["exercise"], job["unsafe"]))
+        number_of = {(n, i): orders[together[n]["part"]][i] for n, i in record.calls}
+        record.calls = {(n, number_of[n, i]): said for (n, i), said in record.calls.items() if number_of[n, i] >= 0}
         called = {step["part"] for step in together if "name" in step}
         for part in checks.PARTS:
             if part.name in called:
@@ -139,6 +148,28 @@ def mark(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def in_secret_order(part: Part, cases: list[Case], seed: int) -> tuple[list[Case], list[int]]:
+    """What is asked of an answer, call by call, and the number of each case, -1 for those that do not count.
+
+    An answer could count its calls, and be right only where it is judged. So before the cases it is asked a few more of
+    the first kind, nobody knows how many, and within an aspect the cases change places. The aspects keep theirs: an
+    answer that ends the process, or does not end, loses what comes after.
+    """
+    rng = Random(seed_of(seed, f"order of {part.name}"))
+    more = part.draw(seed_of(seed, f"more of {part.name}"), marking=True)
+    more = [case for case in more if case.aspect == cases[0].aspect and case.arguments is not None]
+    more = more[: rng.randint(0, len(more))]
+    order = [-1] * len(more)
+    for case in cases:
+        alike = [n for n, other in enumerate(cases) if other.aspect == case.aspect and n not in order]
+        order.append(rng.choice(alike))
+    return [*more, *(cases[n] for n in order[len(more) :])], order
+
+
+def is_alone(argument: Any) -> bool:
+    return isinstance(argument, Seed) and argument.alone
+
+
 def apart(steps: list[Step], parts: Sequence[Part], answers: dict[str, str]) -> list[list[Step]]:
     """The steps that run in one process, for each process: usually there is one.
 
@@ -147,13 +178,20 @@ def apart(steps: list[Step], parts: Sequence[Part], answers: dict[str, str]) -> 
     """
     given = {part.name: part.given for part in parts}
     cells = [step for step in steps if "cell" in step]
-    odd = {step["cell"] for step in cells if beyond(answers.get(step["cell"], ""), given[step["part"]])}
+    odd = {step["cell"] for step in cells if is_odd(answers.get(step["cell"], ""), given[step["part"]])}
     strict = {part.name for part in parts if part.forbidden and odd}
     if not strict:
         return [steps]
     free = [step for step in steps if "name" not in step or step["part"] not in strict]
     guarded = [step for step in steps if "name" not in step or step["part"] in strict]
     return [free, [step | {"source": ""} if step.get("cell") in odd else step for step in guarded]]
+
+
+def is_odd(source: str, given: Collection[str]) -> bool:
+    try:
+        return bool(beyond(source, given))
+    except RecursionError:  # who nests so deeply need not be read
+        return True
 
 
 @dataclass
@@ -210,29 +248,45 @@ def take(message: dict[str, Any], left: list[int], steps: list[Step], record: Re
 
 
 def judge(part: Part, cases: list[Case], steps: list[Step], record: Record, answers: dict[str, str]) -> dict[str, Any]:
-    """The points of a part, and why not all of them, in words that give no input away."""
+    """The points of a part, and why not all of them, in words that give no input away.
+
+    Whatever came back, it does not stop the marking: what cannot be judged, or not in ``SECONDS``, is for a person.
+    """
+    try:
+        with limited(SECONDS):
+            return judged(part, cases, steps, record, answers)
+    except TookTooLong:
+        record.details.append(f"{part.name}: judging it took longer than {SECONDS:g} seconds")
+    except Exception as error:  # arrays that the judge did not expect
+        record.details.append(f"{part.name}: the judge failed with {type(error).__name__}: {error}")
+    problem = "the result could not be judged; a person will look at it"
+    return in_words(part, part.verdicts(cases, [Unusable(problem)] * len(cases)), problem)
+
+
+def judged(part: Part, cases: list[Case], steps: list[Step], record: Record, answers: dict[str, str]) -> dict[str, Any]:
     mine = [n for n, step in enumerate(steps) if step["part"] == part.name]
     calling = next(n for n in mine if "name" in steps[n])
     cells = [steps[n]["cell"] for n in mine if "cell" in steps[n]]
+    later = later_names(part, steps, answers)
     problem = ""
     if not any(name in answers for name in cells):
         problem = "not answered"
     elif part.forbidden and (broken := next(filter(None, (syntax_error(answers.get(n, "")) for n in cells)), None)):
-        problem = stopped(broken, answers, cells)
+        problem = stopped(broken, answers, cells, later)
     elif unread := part.unread(reached(part, steps, answers)):
         problem = unread
-    elif (calling, 0) not in record.calls or record.calls[calling, 0].get("missing"):
+    elif all(record.calls.get((calling, i), {"missing": True}).get("missing") for i in range(len(cases))):
         ways = [f"it {record.deaths[n]}" for n in mine if n in record.deaths]
-        ways += [stopped(record.errors[n], answers, cells) for n in mine if n in record.errors]
+        ways += [stopped(record.errors[n], answers, cells, later) for n in mine if n in record.errors]
         problem = ways[0] if ways else f"no {part.result} is defined"
-    got = [Unusable(problem) if problem else usable(calling, i, record, answers, cells) for i in range(len(cases))]
+    got = [
+        Unusable(problem) if problem else usable(calling, i, record, answers, cells, later) for i in range(len(cases))
+    ]
     faults = {i: words for i, case in enumerate(cases) if (words := fault(part, case, record.calls.get((calling, i))))}
-    try:
-        verdicts = part.verdicts(cases, got, faults)
-    except Exception as error:  # arrays that the judge did not expect: a person has to look
-        record.details.append(f"{part.name}: the judge failed with {type(error).__name__}: {error}")
-        problem = "the result could not be judged; a person will look at it"
-        verdicts = part.verdicts(cases, [Unusable(problem)] * len(cases))
+    return in_words(part, part.verdicts(cases, got, faults), problem)
+
+
+def in_words(part: Part, verdicts: Sequence[Verdict], problem: str) -> dict[str, Any]:
     words = once([without_values(v.words) for v in verdicts])
     aspects = [{"name": v.aspect, "points": v.points, "of": v.of, "words": told} for v, told in zip(verdicts, words)]
     points = sum(v.points for v in verdicts)
@@ -256,20 +310,37 @@ def syntax_error(source: str) -> dict[str, Any] | None:
 def reached(part: Part, steps: list[Step], answers: dict[str, str]) -> dict[str, str]:
     """The answers whose code a part's calls can run: its own, and those that make what these name, directly or not."""
     last = max(n for n, step in enumerate(steps) if step["part"] == part.name)
-    sources = {  # of answers and given cells up to the part's check
-        n: answers.get(step["cell"], "") if "cell" in step else as_python(step["source"])
-        for n, step in enumerate(steps[: last + 1])
-        if "source" in step
-    }
-    found = waiting = [n for n in sources if steps[n]["part"] == part.name]
+    sources: dict[tuple[int, int], str] = {}  # of answers, and of each statement of given cells, up to the part's check
+    for n, step in enumerate(steps[: last + 1]):
+        if "cell" in step:
+            sources[n, 0] = answers.get(step["cell"], "")
+        elif "source" in step:
+            sources |= {(n, i): ast.unparse(one) for i, one in enumerate(ast.parse(as_python(step["source"])).body)}
+    found = waiting = [place for place in sources if steps[place[0]]["part"] == part.name]
     while waiting:
-        named = {node.id for n in waiting for node in nodes_of(sources[n]) if isinstance(node, ast.Name)}
-        waiting = [n for n in sources if n not in found and named & made_in(sources[n])]
+        named = set[str]().union(*(builtins_in(sources[place]) for place in waiting))
+        waiting = [place for place in sources if place not in found and named & made_in(sources[place])]
         found = found + waiting
-    return {steps[n]["cell"]: sources[n] for n in found if "cell" in steps[n]}
+    return {steps[n]["cell"]: sources[n, i] for n, i in found if "cell" in steps[n]}
 
 
-def usable(number: int, call: int, record: Record, answers: dict[str, str], cells: list[str]) -> Arrays | Unusable:
+def later_names(part: Part, steps: list[Step], answers: dict[str, str]) -> set[str]:
+    """What a part's answers take from cells that stand after its check."""
+    last = max(n for n, step in enumerate(steps) if step["part"] == part.name)
+    made: tuple[set[str], set[str]] = set(), set()
+    for n, step in enumerate(steps):
+        if "source" in step:
+            source = answers.get(step["cell"], "") if "cell" in step else as_python(step["source"])
+            made[n > last].update(made_in(source))
+    used = set[str]().union(
+        *(builtins_in(answers.get(s["cell"], "")) for s in steps[: last + 1] if "cell" in s and s["part"] == part.name)
+    )
+    return used & made[True] - made[False]
+
+
+def usable(
+    number: int, call: int, record: Record, answers: dict[str, str], cells: list[str], later: Collection[str]
+) -> Arrays | Unusable:
     """What came back from a call, or why there is nothing to judge."""
     message = record.calls.get((number, call))
     if message is None:
@@ -280,7 +351,7 @@ def usable(number: int, call: int, record: Record, answers: dict[str, str], cell
         except Exception:
             return Unusable("it returned something that cannot be read")
     if "error" in message:
-        return Unusable(stopped(message["error"], answers, cells))
+        return Unusable(stopped(message["error"], answers, cells, later))
     said = message.get("unusable")
     return Unusable(said if said in (NOTHING, MORE_THAN_A_MODEL) else "it returned something that is not a tensor")
 
@@ -317,7 +388,10 @@ ENDS = (
 )
 
 
-def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) -> str:
+LATER = " (a cell below its check defines something that it uses: a part is judged with the cells above its check)"
+
+
+def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str], later: Collection[str] = ()) -> str:
     """An exception in words. Its message stays out: a student's code could write anything there."""
     kind, line = error.get("kind"), error.get("line")
     if kind == "NotImplementedError":
@@ -326,7 +400,7 @@ def stopped(error: dict[str, Any], answers: dict[str, str], cells: list[str]) ->
     where = max((place(line, answers.get(name, ""), PLACES // len(cells)) for name in cells), key=len)
     words = f"it stopped with {'an' if kind[0] in 'AEIOU' else 'a'} {kind}{where}"
     if kind == "NameError":
-        words += " (only the answer cells are read: do they define all that they use?)"
+        words += LATER if later else " (only the answer cells are read: do they define all that they use?)"
     return words
 
 

@@ -36,10 +36,10 @@ def cells_of(data: bytes, file: str) -> list[Cell]:
     """
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
-    except (UnicodeDecodeError, ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
         kind = PurePosixPath(file).suffix
         raise NoNotebookError(
-            "not JSON: broken on its way?" if kind == ".ipynb" else f"not a notebook: a {kind[:20]} file"
+            why_not_json(data, error) if kind == ".ipynb" else f"not a notebook: a {kind[:20]} file"
         ) from None
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
@@ -50,6 +50,16 @@ def cells_of(data: bytes, file: str) -> list[Cell]:
     if not found:
         raise NoNotebookError("a notebook without cells")
     return found
+
+
+def why_not_json(data: bytes, error: Exception) -> str:
+    if not data.strip():
+        return "an empty file"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "not JSON as notebooks are written: in UTF-16, and UTF-8 is needed"
+    if isinstance(error, UnicodeDecodeError):
+        return "not JSON as notebooks are written: not in UTF-8, perhaps in an encoding of Windows"
+    return "not JSON: broken on its way?"
 
 
 def cell_of(cell: dict[str, Any]) -> Cell | None:

@@ -90,12 +90,13 @@ ATTRIBUTES = words(
     index_put_ add_module title close pos and_ or_ xor not_ is_ is_not truth neg inv invert truediv floordiv mod
     iadd isub imul itruediv contains call filters itemgetter getitem warn filterwarnings simplefilter catch_warnings
     is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce
-    fmean pvariance pstdev variance stdev
+    logsigmoid LogSigmoid Softplus entr expit logit fmean pvariance pstdev variance stdev
     cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
     dataclass field name names args kind memory temperature cdist perf_counter time
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
-    rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention"""
-)  # the last two lines are what some part forbids: that is noticed where it runs, and told in the part's own words
+    rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention
+    binary_cross_entropy_with_logits BCEWithLogitsLoss"""
+)  # the last three lines are what some part forbids: that is noticed where it runs, and told in the part's own words
 FUNCTIONS = words(
     """abs all any bool dict divmod enumerate filter float frozenset int isinstance issubclass iter len list map max min
     next object pow print range repr reversed round set slice sorted staticmethod classmethod property str sum super
@@ -151,20 +152,25 @@ OTHERS = words(
     rand_like randn_like randint_like scalar_tensor ByteTensor IntTensor get_rng_state set_rng_state fork_rng
     initial_seed get_num_threads set_num_threads fields from_iterable default_rng setter getter deleter S U
     NLLLoss MSELoss L1Loss SmoothL1Loss BCELoss BCEWithLogitsLoss HuberLoss Conv1d Conv2d ConvTranspose2d MaxPool2d
-    AvgPool2d AdaptiveAvgPool2d BatchNorm2d GRU GRUCell LSTM LSTMCell RNN RNNCell SiLU Softplus LeakyReLU ELU Tanhshrink
+    AvgPool2d AdaptiveAvgPool2d BatchNorm2d GRU GRUCell LSTM LSTMCell RNN RNNCell SiLU LeakyReLU ELU Tanhshrink
     Dropout1d Dropout2d Upsample Unflatten Unfold Fold PixelShuffle ModuleDict ParameterDict RMSprop Adagrad NAdam
     Adamax param_groups get_last_lr modules named_modules named_children get_submodule load_state_dict
     requires_grad_ half utils clip_grad_value_ clip_grad_norm parameters_to_vector
     activation at batchnorm bit bits c coefficients container conv coords distance entropy final
-    finished function graph keyword lazy loss masked metadata module numbers operands optimizer order
+    function graph keyword lazy loss masked metadata module numbers optimizer order
     padding parallel parameter pool pooling r o reset sample sampler samples send sizes
-    signal state stop stream strings merge transformer value variable version wait windows"""
+    signal state stop stream strings merge transformer variable version wait windows"""
 )  # the last lines are what answers call things of their own
 WHOLE = words("torch.nn.init torch.optim numpy numpy.random math cmath statistics itertools")  # all is open
 BASES_TOO = words("Dataset NamedTuple Generic Protocol ABC list dict")
 EVALUATE = words(  # or read what may be code, or what lies in memory
     """load fromfile from_file fromregex loadtxt genfromtxt memmap frombuffer test ctypes ctypeslib formatwarning
-    showwarning set_ as_subclass untyped_storage storage data_ptr register_hook map_ apply_ frompyfunc bmat"""
+    showwarning set_ as_subclass untyped_storage storage data_ptr register_hook map_ apply_ frompyfunc bmat
+    recarray chararray matrix getfield setfield setflags nditer nested_iters"""
+)
+# Functions of PyTorch's that believe the numbers they are given, or move memory that others look at.
+UNCHECKED = re.compile(
+    r"sparse|cs[rc]|crow_|ccol_|(row|col)_indices|resize_|dlpack|quantize|nested|as_strided|unsafe|storage"
 )
 SET = words("data grad requires_grad weight bias training p")  # of what is not their own, by honest answers
 SHOWING = {"tqdm": "tqdm", "tqdm.auto": "tqdm", "tqdm.notebook": "tqdm", "IPython.display": "display"}
@@ -248,12 +254,12 @@ def unusual(source: str, released: str = "") -> list[str]:
 
     Args:
         source: an answer.
-        released: all text and code of the released notebook, whose names an answer may read.
+        released: all text and code of the released notebook, whose names an answer may read, but for private ones.
     """
     nodes = nodes_of(source)
     attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
     own = defined_in(source) | {node.attr for node in attributes if is_self(node.value)}
-    given = (frozenset(re.findall(r"\w+", released)) | parts_of_models()) - brought_along(free=True)
+    given = (frozenset(re.findall(r"\b[^\W_]\w*", released)) | parts_of_models()) - brought_along(free=True)
     led, found = led_to(nodes, OPEN, lambda name: is_everyday(name, own))
     found += [name for node in nodes if id(node) not in led for name in unusual_in(node, own, given)]
     found += [*carried_in(nodes), *stored_in(nodes, SET), *disguised_in(nodes)]
@@ -276,10 +282,14 @@ def led_to(tree: list[ast.AST], modules: Collection[str], listed: Callable[[str]
     """
     called = CALLED | {name: place for name, place in imports_of(tree).items() if not is_course(place)}
     nodes: set[int] = set()
+    done: set[int] = set()
     found: list[str] = []
 
     def look(node: ast.AST, hidden: frozenset[str]) -> None:
         if isinstance(node, SCOPES):
+            for one in outside_of(node):
+                look(one, hidden)
+                done.add(id(one))
             hidden |= bound_in(node)
         chain = [] if id(node) in nodes else attributes_of(node)
         if chain and isinstance(chain[0], ast.Name) and chain[0].id in called.keys() - hidden:
@@ -296,7 +306,8 @@ def led_to(tree: list[ast.AST], modules: Collection[str], listed: Callable[[str]
             found.extend(name for name in names if followed(node.module, [name], modules, listed) != (1, []))
             nodes.add(id(node))
         for child in ast.iter_child_nodes(node):
-            look(child, hidden)
+            if id(child) not in done:
+                look(child, hidden)
 
     for root in tree[:1]:
         look(root, frozenset())
@@ -328,6 +339,13 @@ def bound_in(scope: ast.AST) -> set[str]:
     if args := getattr(scope, "args", None):
         found |= {one.arg for one in ast.walk(args) if isinstance(one, ast.arg)}
     return found - outer
+
+
+def outside_of(scope: ast.AST) -> list[ast.AST]:
+    """What of a function or comprehension runs where it stands, where the names bound in it are still others."""
+    if generators := getattr(scope, "generators", None):
+        return [generators[0].iter]
+    return [*getattr(scope, "decorator_list", ()), *scope.args.defaults, *filter(None, scope.args.kw_defaults)]
 
 
 def attributes_of(node: ast.AST) -> list[ast.AST]:
@@ -384,9 +402,21 @@ def disguised_in(nodes: list[ast.AST]) -> list[str]:
     named = {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "__name__"}
     methods = {id(one) for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
     kinds = {id(call.func) for call in calls if id(call) in compared | named and len(call.args) == 1}
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made |= {getattr(node, field, "") for node in nodes for field in ("arg", "name", "asname")}
+    asked = [arg for call in calls if is_name(call.func, "isinstance", made) for arg in call.args[1:]]
+    fields = {id(one) for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}  # they keep their types
+    annotations = [
+        getattr(node, field, None) for node in nodes if id(node) not in fields for field in ("annotation", "returns")
+    ]
+    kinds_only = {id(one) for some in (*asked, *annotations) if some for one in ast.walk(some)}
     found = []
     for node in nodes:
         match node:
+            case ast.Attribute(attr="ndarray") | ast.Name(id="ndarray") | ast.alias(name="ndarray"):
+                found += ["ndarray"] * (id(node) not in kinds_only)  # called, it makes arrays of any memory
+            case ast.keyword(arg="buffer" | "buf" | "refcheck" as name):
+                found.append(name)
             case ast.Attribute(attr=name) | ast.Name(id=name) if name in ONLY_CALLED:
                 found += [name] * (most.get(id(node), 9) > ONLY_CALLED[name])
             case ast.Name(id="type"):
@@ -402,6 +432,10 @@ def disguised_in(nodes: list[ast.AST]) -> list[str]:
             case ast.Constant(value=str(text)) if re.search(r"^_\w+$|^\w+__$|__\w+__", text):
                 found += [text] * (not is_dunder(text))
     return found
+
+
+def is_name(node: ast.AST, name: str, replaced: Collection[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and name not in replaced
 
 
 def carried_in(nodes: list[ast.AST]) -> list[str]:
@@ -620,7 +654,7 @@ def everyday() -> frozenset[str]:
     for module in map(importlib.import_module, WHOLE):
         names = getattr(module, "__all__", dir(module))
         found |= {name for name in names if not isinstance(getattr(module, name), types.ModuleType)}
-    return frozenset(name for name in found - EVALUATE if not name.startswith("_"))
+    return frozenset(name for name in found - EVALUATE if not (name.startswith("_") or UNCHECKED.search(name)))
 
 
 @functools.cache

@@ -501,7 +501,7 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         removed += [remove(out, out / kind / name) for kind in PERSONAL for name in ids if (out / kind / name).exists()]
     theirs = {pseudonym(key, name) for name in ids}
     removed += [remove(out, path) for path in results_of(log, out, theirs)]
-    tables, words, names = set(), {*ids}, {student}
+    tables, words, names, quoted = set(), {*ids}, {student}, False
     for path in sorted(out.glob("*.csv")):
         if rows := remove_student(path, ids):
             tables.add(path)
@@ -513,11 +513,12 @@ def forget(out: Path, student: str, key: bytes) -> list[str]:
         head, *lines = read_rows(path)
         found = set[str]().union(*(spelled(dict(zip(head, line)), names) for line in lines))
         words |= found
+        quoted |= bool(found)
         if found and path.name == "identities.csv":
             count = remove_nobodys(path, names)
             removed.append(f"{count} row{'s' * (count > 1)} of what is booked for nobody in {path.name}")
     hidden = hiding(dict.fromkeys(words, "…"))
-    for path in sorted(out.glob("*.csv")) if removed or words > ids else ():
+    for path in sorted(out.glob("*.csv")) if removed or quoted else ():
         if rows := hide_in(path, hidden):
             tables.add(path)
             removed.append(f"their name in {rows} other row{'s' * (rows > 1)} of {path.name}")

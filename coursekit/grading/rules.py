@@ -39,8 +39,9 @@ def forbidden_in(source: str, forbidden: Collection[str]) -> str:
     return ""
 
 
+SCOPES = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+MOST = 200_000  # scopes times names; right answers have at most 1,200
 TO_LOOK_AT = "# to look at, not to learn from"  # behind a line of a given cell
-TO_MEASURE = "# may be given what is there to be looked at"  # behind the def of a given function
 
 
 def borrowed_in(source: str, given: Sequence[str], place: int, told: str) -> list[str]:
@@ -107,24 +108,17 @@ def withheld_by(given: Sequence[str]) -> set[str]:
 
 
 def shown_by(given: Sequence[str]) -> set[str]:
-    return {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
-
-
-def learned_from(source: str, given: Sequence[str]) -> set[str]:
-    """What of the things to be looked at an answer reads for anything but a direct argument of what may have them."""
-    defined = [re.match(r"def (\w+)", line) for one in given for line in one.splitlines() if TO_MEASURE in line]
-    own = {s.get_name() for table in tables_of(source) for s in table.get_symbols() if s.is_local() or s.is_assigned()}
-    measuring = {found[1] for found in defined if found} - own
-    calls = [n for n in nodes_of(source) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
-    handed = [
-        argument.value if isinstance(argument, ast.Subscript) else argument
-        for call in calls
-        if call.func.id in measuring
-        for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
-    ]
-    fine = {id(argument) for argument in handed}
-    read = {node.id for node in nodes_of(source) if isinstance(node, ast.Name) and id(node) not in fine}
-    return shown_by(given) & builtins_in(source) & read
+    """Names that are there to be looked at, and functions that read them."""
+    shown = {name for one in given for line in one.splitlines() if TO_LOOK_AT in line for name in made_in(line.strip())}
+    functions = {
+        node.name: builtins_in(ast.unparse(node))
+        for one in given
+        for node in nodes_of(one)
+        if isinstance(node, ast.FunctionDef)
+    }
+    while more := {name for name, used in functions.items() if used & shown} - shown:
+        shown |= more
+    return shown
 
 
 def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place: int) -> list[str]:
@@ -146,7 +140,8 @@ def shadowed_in(source: str, given: Sequence[str], stubs: Collection[str], place
     found = [f"replaces {name}" for name in sorted(replaced) if (name, imported.get(name, "")) not in same]
     deleted = {node.id for one in given for node in nodes_of(one) if is_deleted(node)}
     found += [f"reads {name}, which a given cell takes away" for name in sorted(deleted & builtins_in(source))]
-    found += [f"reads {name}, which is there to be looked at" for name in sorted(learned_from(source, given[:place]))]
+    shown = shown_by(given[:place]) & builtins_in(source)
+    found += [f"reads {name}, which is there to be looked at" for name in sorted(shown)]
     there, later = (set[str]().union(*map(made_in, some)) for some in ([*given[:place], *stubs], given[place:]))
     waiting = builtins_in(source, functions=True) & later - there - deleted - {*vars(builtins), *imported}
     return found + [f"reads {name}, which a later cell makes" for name in sorted(waiting)]
@@ -187,11 +182,18 @@ def nodes_of(source: str) -> list[ast.AST]:
     return [node for node in nodes if id(node) not in texts]
 
 
+@functools.lru_cache(maxsize=256)
 def can_be_read(source: str) -> bool:
     """Whether it is short enough and Python (see ``magics.as_python``), so that what is found in it is all there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a student's odd escapes
-        return len(source) <= LONGEST and parses(source)
+        return len(source) <= LONGEST and parses(source) and is_flat(source)
+
+
+def is_flat(source: str) -> bool:
+    """Whether scopes in scopes hold few names: Python makes a symbol of each name in each scope within another."""
+    nodes = list(ast.walk(ast.parse(source)))
+    return sum(isinstance(node, SCOPES) for node in nodes) * sum(isinstance(node, ast.Name) for node in nodes) < MOST
 
 
 def defined_in(source: str) -> set[str]:
@@ -201,6 +203,7 @@ def defined_in(source: str) -> set[str]:
     return names | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
+@functools.lru_cache(maxsize=1024)
 def builtins_in(source: str, functions: bool = False) -> set[str]:
     """The names that a source takes from outside of it, hence perhaps Python's own; or that its functions do."""
     names: set[str] = set()
@@ -212,6 +215,7 @@ def builtins_in(source: str, functions: bool = False) -> set[str]:
     return names
 
 
+@functools.lru_cache(maxsize=1024)
 def made_in(source: str) -> set[str]:
     """The names that a source gives to something outside of its functions."""
     names: set[str] = set()

@@ -52,10 +52,18 @@ def run(steps: list[dict[str, Any]], unsafe: bool = False, seconds: float = 600)
     Returns:
         Its messages are of calls, ``end`` and ``call`` with ``arrays`` and ``after`` (packed, if something came
         back), ``used``, ``unusable``, ``missing`` or ``error``; and of cells that failed, ``end`` and ``error``.
+
+    Raises:
+        GradingError: the sandbox did not start, twice; or the marking is stopped.
     """
     command = [sys.executable, "-P", "-m", "coursekit.grading.inside"]  # nothing is imported from where it may write
-    with walls.started(command, sum(step["seconds"] for step in steps), unsafe) as started:
-        return watch(started, job_of(steps, started.limits), steps, seconds)
+    for again in (True, False):
+        try:
+            with walls.started(command, sum(step["seconds"] for step in steps), unsafe) as started:
+                return watch(started, job_of(steps, started.limits), steps, seconds)
+        except GradingError:  # before any of the steps ran: a busy machine may have no room for a process just then
+            if stop.is_set() or not again:
+                raise
 
 
 def job_of(steps: list[dict[str, Any]], limits: dict[str, int]) -> bytes:

@@ -86,7 +86,8 @@ def formgrader(course):
 
 def test_before_anybody_read_the_answers(course):
     by_student = {row["student"]: row for row in rows(course)}
-    assert by_student["alice"]["status"] == by_student["bob"]["status"] == "waits for a person"
+    for student in ("alice", "bob"):
+        assert by_student[student]["status"] == "waits for a person", by_student[student]["flags"]
     assert by_student["alice"]["read_a_map"] == ""
     assert by_student["carol"] | {"handed_in": ""} == by_student["carol"] | {
         "handed_in": "",

@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib
+import itertools
 import linecache
 import os
+import random
 
 import nbformat
 import numpy as np
@@ -11,7 +13,9 @@ import pytest
 import torch
 
 from coursekit.commands.lectures import home
+from coursekit.data.digits import digits
 from coursekit.grading.calls import Seed, Unusable, collect, fresh_copies, same
+from coursekit.grading.checks import language_models
 from coursekit.grading.parts import (
     DIVERGED,
     NOT_GIVEN,
@@ -25,11 +29,18 @@ from coursekit.grading.parts import (
     without_values,
 )
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
+from coursekit.grading.rules import borrowed_in
 from tests.grading.answers import changed
 
 EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}
 FULL = bool(os.environ.get("FULL"))  # set by `make full`: many more seeds
 ANSWERS = {name: importlib.import_module(f"tests.grading.answers.{name[3:]}") for name in EXERCISES}
+
+
+@pytest.fixture(autouse=True)
+def one_order(monkeypatch):
+    """What a given cell shuffles, so that nobody can know the order, is shuffled here as in the run before."""
+    monkeypatch.setattr(random, "SystemRandom", lambda: random.Random(0))
 
 
 def namespace(exercise, answer, source):
@@ -144,6 +155,7 @@ def test_a_stub_earns_nothing_and_is_told_so(exercise):
 def test_the_translator_is_not_to_be_called_itself(call):
     """Exercise 04 forbids it, by whatever name: it would do two of the five steps."""
     source = f"""
+from coursekit.models.transformer import Transformer
 def train(model):
     source, target = next(batches())
     return {call}source, source != PAD, target)
@@ -154,6 +166,7 @@ def train(model):
 
 def test_nor_is_it_called_through_another_class():
     source = """
+from coursekit.models.transformer import Transformer
 class Whole(Transformer):
     def __init__(self, model):
         super().__init__(model.config)
@@ -166,6 +179,20 @@ def train(model):
 """
     with pytest.raises(RuntimeError, match=r"model\.encode, then model\.decode"):
         namespace("04_transformer", "train", source)
+
+
+def test_nor_is_its_class_at_hand_to_build_another():
+    """Whose import is told to a person; and what the given cell counts is nowhere that an answer could reach."""
+    for source, words in {
+        "Transformer(model.config)": "Transformer",
+        "model._batches_read.fill_(600)": "_read",
+    }.items():
+        with pytest.raises((NameError, AttributeError), match=words):
+            namespace("04_transformer", "train", f"def train(model):\n    return {source}")
+    source = "from coursekit.models.transformer import Transformer"
+    above = itertools.takewhile(lambda cell: cell.id != "train", EXERCISES["04_transformer"].cells)
+    given = [cell.source for cell in above if cell.cell_type == "code" and not mark_up(cell).get("solution")]
+    assert borrowed_in(source, given, len(given), "") == ["imports Transformer from coursekit.models.transformer"]
 
 
 def in_place(arguments, number):
@@ -431,6 +458,14 @@ def test_no_label_is_in_scope_where_none_may_be_used():
     assert not {"learned", "tested", "digits"} & {*names}
 
 
+def test_nor_does_the_order_of_the_images_tell_their_labels(monkeypatch):
+    monkeypatch.undo()
+    found = [namespace("08_sit", "pretrain", "def pretrain(images):\n    return images")[0] for _ in range(2)]
+    assert not torch.equal(*found)
+    in_order = [sorted(images.flatten(1).tolist()) for images in (*found, digits("train").images)]
+    assert in_order[0] == in_order[1] == in_order[2]
+
+
 def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
     theirs, ours = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
     weights = collect(theirs.double())
@@ -456,6 +491,20 @@ def test_weights_are_put_into_a_model_of_ours_or_it_is_said_why_not():
     assert put_into(ours, {"weight": np.zeros((3, 2)), "bias": np.ones(9)}, unused=("bi",)) is None
     assert ours.weight.count_nonzero() == 0
     assert np.array_equal(collect(ours)["bias"], before["bias"]), "it is passed over where it is given, too"
+
+
+def test_a_model_that_is_not_whole_is_refused_before_anything_is_built(monkeypatch):
+    """A million units make a matrix of gigabytes, of which nothing need have come."""
+    built, V, made = [], len(language_models.vocabulary()) + 1, language_models.NNLM
+
+    def noted(config):
+        built.append(torch.get_default_device())
+        return made(config)
+
+    monkeypatch.setattr(language_models, "NNLM", noted)
+    forged = {"embedding.weight": np.zeros((V, 1)), "H.weight": np.zeros((1_900_000, 1))}
+    assert "neither an NNLM" in language_models.rebuilt(forged)
+    assert built == [torch.device("meta")]
 
 
 def test_a_model_is_examined_once_for_all_aspects_and_anew_when_anything_differs():

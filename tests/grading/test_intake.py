@@ -164,7 +164,7 @@ def test_an_empty_folder_is_a_row(tmp_path):
     put(tmp_path, {"bob/.DS_Store": "x"})
     assert [(s.student, s.problem) for s in taken(tmp_path)] == [
         ("alice", "an empty folder"),
-        ("bob", "an empty folder"),
+        ("bob", "a folder that holds only hidden files"),
     ]
     found = taken_from_zip(tmp_path, {"carol/": "", "dan/x.ipynb": TEXT, "dan/": "", "eve/z.zip": zipped({})})
     assert [(s.student, s.problem) for s in found] == [
@@ -240,6 +240,27 @@ def test_later_numbers_are_later(tmp_path):
     assert sum(not s.problem for s in taken_from_zip(tmp_path, dict.fromkeys(odd, TEXT))) == 1
 
 
+def test_a_folder_younger_than_the_time_in_its_name_is_flagged(tmp_path, monkeypatch):
+    """The student's computer wrote the name; when this machine noted a change, nobody can set."""
+    names = {f"{who}+{NAME}+2026-11-{day} 12:00:00.1 UTC": who for who, day in (("a", 20), ("b", 21), ("c", 22))}
+    put(tmp_path / "inbound", {f"{name}/x.ipynb": TEXT for name in names})
+    lstat, noted = os.lstat, {"a": datetime(2026, 11, 20, 12, 59), "b": datetime(2026, 11, 25, 13)}
+
+    def said(path, **options):
+        about = lstat(path, **options)
+        who = next((who for name, who in names.items() if name in os.fsdecode(path)), "")
+        when = noted.get(who, datetime(2026, 11, 22, 12)).replace(tzinfo=UTC).timestamp()
+        return os.stat_result([*about], {"st_ctime": when, "st_mtime": 0.0})
+
+    monkeypatch.setattr("os.lstat", said)
+    monkeypatch.setattr(intake, "owner_of", lambda path: path.name[:1])
+    found = {s.student: s.flags for s in taken(tmp_path / "inbound")}
+    late = "this machine noted a change of its folder 4 days after the time in the folder's name"
+    assert found == {"a": [], "b": [late], "c": []}
+    noted |= {"a": noted["b"]}  # as in a copy
+    assert not any(s.flags for s in taken(tmp_path / "inbound"))
+
+
 # --- what is refused, each as one row ------------------------------------------------------------------
 
 
@@ -247,7 +268,10 @@ def test_later_numbers_are_later(tmp_path):
     ("name", "content", "words"),
     [
         ("x.ipynb", "{ broken", "not JSON"),
-        ("x.ipynb", b"\xff\xfe\x00", "not JSON"),
+        ("x.ipynb", b"\xff\xfe\x00", "not JSON as notebooks are written: in UTF-16"),
+        ("x.ipynb", '{"cells": "ä"}'.encode("utf-16"), "not JSON as notebooks are written: in UTF-16"),
+        ("x.ipynb", '{"cells": "ä"}'.encode("cp1252"), "not JSON as notebooks are written: not in UTF-8"),
+        ("x.ipynb", b" \n", "an empty file"),
         ("x.ipynb", "[" * 100_000, "not JSON"),
         ("x.ipynb", '{"cells": ' + "9" * 10_000 + "}", "not JSON"),
         ("x.ipynb", "[]", "without a list of cells"),
@@ -754,10 +778,45 @@ def test_a_zip_that_breaks_the_child_when_it_is_listed_is_said(tmp_path, monkeyp
         taken_from_zip(tmp_path, {"alice.ipynb": TEXT})
     monkeypatch.undo()
     monkeypatch.setattr(reading, "MOST_ENTRIES", 3)
-    monkeypatch.setattr(zipfile.ZipFile, "infolist", lambda archive: [None] * 4)
-    path = os.fsencode(put(tmp_path, {"e.zip": zipped({})}) / "e.zip")
-    assert reading.list_zip(path) == "it holds 4 files, more than 3"
+    path = os.fsencode(put(tmp_path, {"e.zip": zipped({f"{n}.ipynb": TEXT for n in range(4)})}) / "e.zip")
+    assert reading.list_zip(path) == "it holds more than 3 files, not counting those beyond 1000 of anyone"
     reading.OPEN.pop(path).close()
+
+
+@pytest.mark.parametrize("wrapper", ["", "submitted/"])
+def test_a_students_many_files_in_the_markers_zip_are_nobody_elses_trouble(tmp_path, monkeypatch, wrapper):
+    monkeypatch.setattr(reading, "MOST_ENTRIES", 3 * reading.MOST_FILES)
+    files = {f"{wrapper}eve/{NAME}/d/{n}": "" for n in range(3 * reading.MOST_FILES)}
+    files |= {f"{wrapper}{student}/{NAME}/{NAME}.ipynb": TEXT for student in ("anna", "zoe")}
+    found = {one.student: one for one in taken_from_zip(tmp_path, files)}
+    assert [found[student].problem for student in ("anna", "zoe")] == ["", ""]
+    assert found["zoe"].answers["luong_score"] == SOLUTIONS["luong_score"]
+
+
+def test_a_folder_that_becomes_a_link_after_it_was_listed_is_not_followed(tmp_path, monkeypatch):
+    """Catches a path that is opened as a whole: only its last name would be kept from being a link."""
+    folder = put(tmp_path / "class", {"eve/sub/a.ipynb": TEXT, "bob/b.ipynb": TEXT})
+    secret = put(tmp_path / "secret", {"a.ipynb": TEXT})
+    read = intake.Child.read
+
+    def swapped(self, entries):
+        if "eve" in entries[0].place:
+            (folder / "eve/sub").rename(folder / "eve/.sub")
+            (folder / "eve/sub").symlink_to(secret)
+        return read(self, entries)
+
+    monkeypatch.setattr(intake.Child, "read", swapped)
+    found = {one.student: one for one in taken(folder)}
+    assert found["eve"].problem == reading.LINK
+    assert found["bob"].problem == ""
+
+
+def test_what_a_marker_names_may_lie_behind_links_of_his_own(tmp_path):
+    folder = put(tmp_path / "class", {"bob/b.ipynb": TEXT})
+    (tmp_path / "link").symlink_to(folder)
+    for path in (tmp_path / "link/bob", tmp_path / "link/bob/b.ipynb"):
+        (one,) = submissions([path], NAME, [], HOME).found
+        assert one.answers["luong_score"] == SOLUTIONS["luong_score"]
 
 
 def test_many_zips_may_be_named(tmp_path):

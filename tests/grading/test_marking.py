@@ -27,7 +27,18 @@ from coursekit.grading.calls import Seed
 from coursekit.grading.checks import seq2seq_attention as check
 from coursekit.grading.inside import pack, pack_arguments, unpack, unpack_arguments
 from coursekit.grading.intake import Submission
-from coursekit.grading.marking import check_hidden_cases, fault, mark, once, seed_for, stopped, syntax_error
+from coursekit.grading.marking import (
+    LATER,
+    check_hidden_cases,
+    fault,
+    mark,
+    once,
+    reached,
+    seed_for,
+    stopped,
+    syntax_error,
+)
+from coursekit.grading.parts import Part
 from coursekit.grading.release import mark_up, masters
 from tests.grading.answers import models
 from tests.grading.classroom import NAME, RELEASED, SOLUTIONS, only
@@ -128,6 +139,29 @@ def test_words_name_kind_and_line_but_not_the_message(bubblewrap):
 def test_a_name_that_is_not_defined_is_said(bubblewrap):
     result = mark(job(luong_score="def luong_scores(query, keys, W=None):\n    return 0"))
     assert part(result, "luong_score")["problem"] == "no luong_score is defined"
+
+
+REMEMBERED = """
+import torch
+KEPT = {}
+def reversal_batch(n_sequences, longest, n_symbols, generator):
+    key = bytes(generator.get_state())
+    torch.rand(1, generator=generator)
+    if key not in KEPT:
+        lengths = torch.randint(1, longest + 1, (n_sequences, 1))
+        mask = torch.arange(longest) < lengths
+        source = torch.randint(n_symbols, (n_sequences, longest)) * mask
+        target = source.gather(1, (lengths - 1 - torch.arange(longest)).clamp(min=0)) * mask
+        KEPT[key] = source, mask, target
+    return KEPT[key]
+"""
+
+
+def test_draws_of_other_generators_cannot_be_remembered(bubblewrap):
+    result = mark(job(reversal_batch=REMEMBERED))
+    aspects = {aspect["name"]: aspect["points"] for aspect in part(result, "reversal_batch")["aspects"]}
+    assert aspects["sequences"] == 0
+    assert aspects["target"] > 0
 
 
 def test_odd_escapes_of_a_student_warn_nobody():
@@ -621,6 +655,32 @@ def test_an_answer_that_calls_another_one_is_told_what_that_one_must_not_use(bub
         assert words in part(result, "attention")["problem"]
 
 
+@pytest.mark.parametrize(
+    ("source", "uses"),
+    [
+        ("def two(x):\n    return x", False),
+        ("def two():\n    x = 1\n    return [x for x in (x,)]", False),
+        ("def two():\n    return x", True),
+        ("y = lambda x=x: x", True),
+        ("def two():\n    global x\n    return x", True),
+        ("class Two:\n    x = x", True),
+    ],
+)
+def test_a_parameter_is_no_use_of_what_another_answer_calls_so(source, uses):
+    one, two = Part("one", {}, list), Part("two", {}, list)
+    steps = [{"source": "", "cell": name, "part": name} for name in ("one", "two")]
+    answers = {"one": "import os\nx = os.getcwd()", "two": source}
+    assert reached(two, steps, answers).keys() == ({"one", "two"} if uses else {"two"})
+    assert reached(one, steps, answers).keys() == {"one"}
+
+
+def test_a_name_that_only_a_later_cell_defines_is_said_to_be_there(bubblewrap):
+    answers = {"luong_score": "def luong_score(query, keys, W=None):\n    return helper(query)"}
+    answers["additive_score"] = SOLUTIONS["additive_score"] + "\ndef helper(x):\n    return x\n"
+    words = part(mark(job(**answers)), "luong_score")["aspects"][0]["words"]
+    assert words == f"it stopped with a NameError in line 2{LATER}"
+
+
 def test_odd_code_in_one_answer_costs_another_nothing(bubblewrap):
     """It runs apart from what forbids functions, and so can change nothing there."""
     exercise = "03_self_attention"
@@ -710,3 +770,76 @@ WAYS_TO_DIE = (
     ),
     *("did not run", "not answered", "not defined", "cannot be read"),
 )
+
+
+def test_cases_come_in_an_order_that_no_answer_can_count_on():
+    """Catches a fixed number of calls of a kind, a case that is left out, and aspects that change places."""
+    part, before, places = check.luong_score, set(), set()
+    for seed in range(30):
+        cases = part.draw(seed, marking=True)
+        asked, order = marking.in_secret_order(part, cases, seed)
+        more = order.count(-1)
+        assert order[:more] == [-1] * more
+        assert sorted(order[more:]) == list(range(len(cases)))
+        assert all(asked[more + i] is cases[n] for i, n in enumerate(order[more:]))
+        assert [one.aspect for one in asked] == [cases[0].aspect] * more + [case.aspect for case in cases]
+        packed = [pack_arguments(one.arguments) for one in asked]
+        assert len({*packed}) == len(packed)  # what comes again would be known as what does not count
+        before.add(more)
+        places.add(tuple(order[more:]))
+    assert {0, 1, 2} <= before
+    assert len(places) > 5
+
+
+def test_what_is_asked_besides_counts_for_nothing():
+    """Whatever comes back from it, and the other calls are those of their cases."""
+    right = SOLUTIONS["luong_score"]
+    for seed in range(4):
+        result = part(mark(job(seed=seed, unsafe=True, luong_score=right)), "luong_score")
+        assert result["points"] == result["of"]
+
+
+@pytest.mark.parametrize("shape", [(10**12, 0), (0, 10**7, 10**7), (2**25,), (1,) * 9])
+def test_what_would_take_for_ever_to_be_judged_is_not_unpacked(shape):
+    """An array without numbers says as many rows as it likes, and a judge that goes through them does not end."""
+    packed = pack({"0": np.zeros(shape, dtype=np.uint8)})
+    with pytest.raises(ValueError, match="too many"):
+        unpack(packed)
+
+
+@pytest.mark.parametrize("trouble", ["while True: pass", "raise RecursionError"])
+def test_what_cannot_be_judged_is_for_a_person_and_stops_nobody(monkeypatch, trouble):
+    def judged(*given):
+        exec(trouble)
+
+    monkeypatch.setattr(marking, "SECONDS", 0.3)
+    monkeypatch.setattr(marking, "judged", judged)
+    record = marking.Record()
+    found = marking.judge(check.luong_score, check.luong_score.draw(1), [], record, {})
+    assert (found["points"], found["of"]) == (0, check.luong_score.points)
+    assert found["problem"] == "the result could not be judged; a person will look at it"
+    (detail,) = record.details
+    assert detail.startswith(
+        ("luong_score: judging it took longer", "luong_score: the judge failed with RecursionError")
+    )
+
+
+def test_an_answer_too_deep_to_be_looked_through_costs_its_own_part_at_most(bubblewrap, tmp_path):
+    deep = SOLUTIONS["luong_score"] + "\nx = " + "+".join(["1"] * 700)
+    hand_in(tmp_path / "in", alice=deep, bob=SOLUTIONS["luong_score"])
+    rows = {row.submission.student: row for row in batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home()).rows}
+    assert [rows[name].status for name in ("alice", "bob")] == ["marked"] * 2
+    assert any("could not be looked through" in flag for flag in rows["alice"].submission.flags)
+    assert rows["bob"].standing.total == 15
+
+
+def test_what_a_given_cell_names_beside_what_is_needed_is_not_reached():
+    """The cell that imports a helper also calls an earlier answer: the later part does not depend on that one."""
+    exercise = "11_assistants"
+    released = nbformat.read(home() / "exercises" / exercise / f"{exercise}.ipynb", as_version=4)
+    parts = importlib.import_module("coursekit.grading.checks.assistants").PARTS
+    right = models(exercise)
+    steps = marking.steps_of(released["cells"], right, parts)
+    for name in ("dpo_loss", "kl"):
+        (one,) = [part for part in parts if part.name == name]
+        assert reached(one, steps, right).keys() == {name}

@@ -22,7 +22,7 @@ from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
 from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import borrowed_in
-from tests.grading.answers import self_attention, transformer
+from tests.grading.answers import assistants, self_attention, transformer
 
 HIDES = {
     "x = x.to_mkldnn()": "to_mkldnn",
@@ -243,6 +243,20 @@ FINDS = {
     "w = [" + "a, b, c, " * 900 + "]": "long code",
     "class A(torch.utils.data.IterDataPipe): pass\nA().routed_decode()": "IterDataPipe",
     **HANGS,
+    # of the eighteenth
+    "thing = np.ndarray((1,), dtype=object, buffer=np.array([place]))[0]": "ndarray",
+    "make = np.ndarray": "ndarray",
+    "from numpy import ndarray as make": "ndarray",
+    "isinstance = lambda a, make: make((1,), object)\nisinstance(1, np.ndarray)": "ndarray",
+    "@dataclass\nclass A:\n    x: np.ndarray\nfields(A)[0].type((1,), object)": "ndarray",
+    "thing = f((1,), buffer=place)": "buffer",
+    "x.resize(1, refcheck=False)": "refcheck",
+    "s = torch.eye(4).to_sparse_csr()\ns.col_indices().copy_(place)": "col_indices",
+    "x.resize_(10**6)": "resize_",
+    "thing = [torch for torch in [torch]][0]": "torch, whatever of it",
+    "def f(torch=torch): return torch": "torch, whatever of it",
+    "def f(*, np=np): return np": "numpy, whatever of it",
+    "f = lambda torch=torch: torch": "torch, whatever of it",
     f"NOTES = {'ab' * 1500!r}": "long texts",
     f"NOTES = b'x' + {b'ab' * 1500!r}": "long texts",
     "NOTES = [" + "0.5, " * 300 + "]": "many numbers",
@@ -328,6 +342,8 @@ def test_what_the_notebook_names_may_be_read_unless_libraries_have_it():
     source = "loader.windows_of\nx.register_hook(f)"
     assert unusual(source) == ["windows_of", "register_hook"]
     assert unusual(source, "its `windows_of`; and a word like register_hook") == ["register_hook"]
+    noted = "model._batches_read.fill_(600)"
+    assert unusual(noted, "self._batches_read += 1") == ["_batches_read"], "what given cells note is not for answers"
 
 
 def test_answers_that_share_what_they_carry_are_told():
@@ -360,7 +376,7 @@ def test_honest_answers_are_not_unusual():
     assert found <= {"_foreach_lerp_"}
 
 
-@pytest.mark.parametrize("module", [self_attention, transformer])
+@pytest.mark.parametrize("module", [assistants, self_attention, transformer])
 def test_right_and_wrong_answers_to_parts_that_forbid_something_are_read(module):
     checks = importlib.import_module(module.__name__.replace("tests.grading.answers", "coursekit.grading.checks"))
     strict = [part for part in checks.PARTS if part.forbidden]

@@ -153,6 +153,14 @@ def test_given_cells_say_so_where_they_define_something(master):
             assert cell.source.startswith(GIVEN + ", leave as it is\n"), cell.id
 
 
+def test_a_training_is_judged_before_another_cell_shows_its_model_anything(master):
+    """A model is the student's own code: it could learn from test images that a cell hands it."""
+    cells = nbformat.read(master, as_version=4).cells
+    names = [cell.id for cell in cells if cell.cell_type == "code"]
+    for place in (place for place, name in enumerate(names) if name == "train-it"):
+        assert names[place + 1].startswith("check-"), names[place + 1]
+
+
 # --- masters with a fault ------------------------------------------------------------------------------
 
 

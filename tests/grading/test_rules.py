@@ -1,5 +1,7 @@
 """What an answer's source gives away: forbidden and borrowed things in any spelling, and nothing that is allowed."""
 
+import time
+
 import nbformat
 import pytest
 from hypothesis import given
@@ -11,8 +13,9 @@ from coursekit.grading.magics import as_python
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import (
     TO_LOOK_AT,
-    TO_MEASURE,
     borrowed_in,
+    builtins_in,
+    can_be_read,
     forbidden_in,
     made_in,
     nodes_of,
@@ -153,30 +156,17 @@ def test_what_is_there_to_be_looked_at_is_not_to_be_read():
     given = [
         "a = 1\nasked = windows(a)  # to look at, not to learn from",
         "from x import best  # to look at, not to learn from",
+        "def error(x):\n    return x - asked\n\ndef share(x):\n    return error(x) / error(a)",
+        "def harmless(x):\n    return x + a",
     ]
     assert shadowed_in("def f():\n    return g(asked, best, a)", given, [], 2) == [
         "reads asked, which is there to be looked at",
         "reads best, which is there to be looked at",
     ]
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("def f(model):\n    return score(model, held) + score(model, found=held[:9])", []),
-        ("def f(model, held):\n    return held", []),
-        ("def f(model):\n    return score(model, known + held)", ["reads held, which is there to be looked at"]),
-        ("def f(model):\n    return fit(held), score(model, held)", ["reads held, which is there to be looked at"]),
-        ("def f(score):\n    return score(1, held)", ["reads held, which is there to be looked at"]),
-        (
-            "def f():\n    def score(m, x): return x\n    return score(1, held)",
-            ["reads held, which is there to be looked at"],
-        ),
-    ],
-)
-def test_what_is_there_to_be_looked_at_may_be_handed_to_what_measures(source, words):
-    given = [f"held = known[:9]  {TO_LOOK_AT}", f"def score(model, found):  {TO_MEASURE}\n    return 1"]
-    assert shadowed_in(source, given, [], 2) == words
+    assert shadowed_in("def f():\n    return error(1), share(2), harmless(3)", given, [], 4) == [
+        "reads error, which is there to be looked at",
+        "reads share, which is there to be looked at",
+    ]
 
 
 GIVES = ["from coursekit.nn.sampling import (\n    top_k,\n    top_p,\n)", "import coursekit.nn.attention as course"]
@@ -202,3 +192,13 @@ def test_what_is_imported_to_be_looked_at_is_not_to_be_imported_again():
     given = [f"from coursekit.data.series import station  {TO_LOOK_AT}"]
     source = "from coursekit.data.series import station as s"
     assert borrowed_in(source, given, 1, "") == ["imports station from coursekit.data.series"]
+
+
+def test_many_names_in_many_scopes_are_given_up_at_once():
+    """Python's symbol tables would hold each name once in each scope."""
+    names = [f"n{i}" for i in range(1500)]
+    source = f"def f({','.join(names)}):\n    return " + "lambda:" * 900 + f"({','.join(names)})\n"
+    begun = time.process_time()
+    assert not can_be_read(source)
+    assert not (made_in(source) | builtins_in(source))
+    assert time.process_time() - begun < 10

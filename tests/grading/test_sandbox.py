@@ -93,8 +93,8 @@ facts = torch.tensor(list(json.dumps(facts).encode()), dtype=torch.uint8)
 """
 
 STEPS = [
-    {"source": f"import torch\n{FACTS}", "seconds": 20},
-    {"name": "facts", "forbidden": [], "calls": [None], "seconds": 20},
+    {"source": f"import torch\n{FACTS}", "seconds": 60},
+    {"name": "facts", "forbidden": [], "calls": [None], "seconds": 60},
 ]
 
 
@@ -364,6 +364,18 @@ def test_a_start_that_fails_says_why(bubblewrap, monkeypatch):
         sandbox.run([{"source": "x", "seconds": 1}])
 
 
+def test_a_start_that_fails_once_is_tried_again(bubblewrap, monkeypatch):
+    started, commands = walls.started, []
+
+    def fails_first(command, *given):
+        commands.append(command)
+        return started(["/usr/bin/no-such-python"] if len(commands) == 1 else command, *given)
+
+    monkeypatch.setattr(walls, "started", fails_first)
+    found = sandbox.run([{"source": "x = 1", "seconds": 20}])
+    assert (found.reason, found.died_at, len(commands)) == ("", None, 2)
+
+
 def test_without_bubblewrap_marking_is_refused_and_says_how_to_mend_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
@@ -524,3 +536,41 @@ def test_arguments_come_back_as_they_are_after_the_call(bubblewrap):
     messages = sandbox.run(steps).messages
     found = [inside.first_changed(arguments, message["after"]) for message in messages]
     assert found == [None, 0, 2, 3, None, 0, 5]  # what can no longer be packed is told as the first
+
+
+DRAWS = """
+import os, random, torch
+import numpy as np
+KEPT = {}
+def kept(draw):
+    def answer(generator):
+        key = bytes(generator.get_state())
+        torch.rand(1, generator=generator)
+        return KEPT.setdefault((draw, key), draw())
+    return answer
+given = lambda generator: torch.rand(3, generator=generator)
+of_torch = kept(lambda: torch.rand(3))
+of_numpy = kept(lambda: torch.tensor(np.random.rand(3)))
+of_python = kept(lambda: torch.tensor([random.random() for _ in range(3)]))
+of_the_system = kept(lambda: torch.tensor(list(os.urandom(8))))
+def ends(generator):
+    if generator.initial_seed() == 4:
+        os._exit(0)
+    return torch.rand(3, generator=generator)
+"""
+
+
+def test_a_call_alone_shares_no_draw_with_the_others_but_from_its_generator(bubblewrap):
+    names = ["given", "of_torch", "of_numpy", "of_python", "of_the_system", "ends"]
+    calls = [inside.pack_arguments([inside.Seed(seed)]) for seed in (3, 3, 4, 4)]
+    steps = [{"source": DRAWS, "seconds": 20}]
+    steps += [{"name": f, "forbidden": [], "calls": calls[:3], "seconds": 20, "alone": [1]} for f in names[:5]]
+    steps += [{"name": "ends", "forbidden": [], "calls": [calls[0], calls[3]], "seconds": 20, "alone": [1]}]
+    run = sandbox.run(steps)
+    assert run.died_at is None
+    drawn = [inside.unpack(m["arrays"])["value"].tolist() if "arrays" in m else m["error"] for m in run.messages]
+    same = {name: drawn[3 * i] == drawn[3 * i + 1] for i, name in enumerate(names[:5])}
+    assert same == dict.fromkeys(names[:5], False) | {"given": True}
+    assert all(drawn[3 * i] != drawn[3 * i + 2] for i in range(5))  # another generator, another draw
+    assert drawn[15] == drawn[0]
+    assert drawn[16] == {"kind": "RuntimeError", "line": None, "message": "it ended the process that it ran in"}

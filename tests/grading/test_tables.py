@@ -46,6 +46,7 @@ def is_formula(cell):
 @example(['";', "=2"])
 @example(["", ",|"])
 @example(["a\n=1", "a\r\n\u202e;=1"])
+@example(["＝1", '"＋1', "x;－1", "\u3000＠1"])
 def test_no_cell_begins_a_formula_whatever_the_separator(tmp_path_factory, texts):
     path = tmp_path_factory.getbasetemp() / "table.csv"
     write_csv(path, [HEAD, texts, ["x", *texts, 5]])

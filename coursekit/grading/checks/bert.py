@@ -38,7 +38,9 @@ from coursekit.grading.checks.common import (
     sizes,
     tied,
     tied_neighbours,
+    unlikely,
 )
+from coursekit.grading.checks.slopes import CUT, as_losses, no_slope, slope, with_slopes
 from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
 from coursekit.grading.parts import score as show_score
@@ -209,6 +211,7 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
     some = numbered([1, 3, 6, 36], generator)
     alike = [[[5, 6], [7]] for _ in range(ALIKE)]
     few, lots = "three documents of 4, 1 and 3 sentences", "five documents, of 1 to 600 sentences"
+    repeated = "the same state of the generator again"
     return [
         Case("pairs", few, (small, Seed(seeds[0]))),
         Case("pairs", lots, (many, Seed(seeds[1]))),
@@ -218,7 +221,7 @@ def pair_cases(generator: torch.Generator) -> list[Case]:
         Case("strangers", lots, (many, Seed(seeds[1]))),
         Case("label 0", f"{ALIKE} documents of the same two sentences", (alike, Seed(seeds[3])), secret="alike"),
         Case("generator", "four documents", (some, Seed(seeds[2])), easy=True),
-        Case("generator", "the same state of the generator again", (some, Seed(seeds[2])), secret="same", easy=True),
+        Case("generator", repeated, (some, Seed(seeds[2], alone=True)), secret="same", easy=True),
         Case("generator", "the same generator, later", (some, Seed(seeds[2], used=5)), secret="other"),
         Case("generator", "another generator", (some, Seed(seeds[3])), secret="other"),
         *again(["generator", "label 0", "strangers"], "four documents", (some,), generator),
@@ -230,6 +233,8 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
     documents, answer = case.arguments[0], answers[-1]
     if set(answer) != {"0", "1", "2"}:
         return "return a list of (A, B, label)" + values(results(answer), "a tuple of 3")
+    if max(map(len, answer.values())) > 2 * sum(map(len, documents)):
+        return "far more pairs than the documents make: each sentence that another one follows makes one, and no more"
     if case.secret == "more":
         return None  # what they show all together is looked at in the cases behind them
     if isinstance(case.secret, tuple):
@@ -246,7 +251,7 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
     if case.secret == "alike":
         return ONE_BY_ONE if len(label) == ALIKE and len(set(label.tolist())) == 1 else None
     place = places_of(documents)
-    known = [[place.get(tuple(int(t) for t in row if t)) for row in answer[name]] for name in "01"]
+    known = [[place.get(unpadded(row)) for row in answer[name]] for name in "01"]
     if None in known[0] or None in known[1]:
         return "A or B is none of the sentences that were given: return each of them as it is, a list of ids"
     pairs = list(zip(*known, label.tolist(), strict=True))
@@ -257,6 +262,11 @@ def judge_pairs(case: Case, answers: Sequence[Arrays]) -> str | None:
 
 Pairs = list[tuple[Place, Place, int]]
 ONE_BY_ONE = "the label of one pair says what that of another one is: a coin decides for each pair by itself"
+
+
+def unpadded(row: np.ndarray) -> tuple[int, ...]:
+    """A sentence, without what the notebook puts behind it: no zeros, which an answer may have put there."""
+    return tuple(int(t) for t in row if t != -1)
 
 
 def places_of(documents: Sequence[Sequence[Ids]]) -> dict[tuple[int, ...], Place]:
@@ -280,7 +290,7 @@ def judge_turns(found: Sequence[np.ndarray], documents: Sequence[Sequence[Ids]])
     own = np.repeat(np.arange(D), [length - 1 for length in lengths])  # the document of each A
     document, third = (np.full(found[1].shape, -1) for _ in range(2))
     for call, pair in zip(*np.nonzero(found[1] == 1), strict=True):
-        where = place.get(tuple(int(t) for t in found[0][call, pair] if t))
+        where = place.get(unpadded(found[0][call, pair]))
         if where and where[0] != own[pair]:
             size = lengths[where[0]]
             document[call, pair] = (where[0] - own[pair]) % D - 1
@@ -345,7 +355,9 @@ def judge_followers(pairs: Pairs, lengths: list[int]) -> str | None:
     turns = label[:-1] * 2 + label[1:]
     if not equally_likely(np.bincount(turns, minlength=4)):
         return "the labels depend on one another, as if they took turns: a coin decides for each pair by itself"
-    return None
+    gaps = np.arange(1, n - 50)
+    alike = np.array([(label[gap:] == label[:-gap]).sum() for gap in gaps])
+    return ONE_BY_ONE if unlikely(alike, n - gaps, 0.5) else None  # as where the same coins come again
 
 
 def judge_strangers(pairs: Pairs, lengths: list[int]) -> str | None:
@@ -421,6 +433,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (7,), generator=generator).tolist()
     V = number(generator, 40, 60)
     every = list(range(WORDS, V))
+    some_unknown = [UNK] * 5 + every
     varied = [n for n in range(8, 42) if n not in UNSURE]
     lengths = [varied[i] for i in torch.randint(len(varied), (150,), generator=generator)]
     short = [3 + i % 4 for i in range(40)]
@@ -431,11 +444,11 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
     large = 4 * number(generator, 500, 1000)  # a vocabulary that is larger than the batch
     small = (*random_texts([40] * 10, 40, range(WORDS, large), generator), large)
     few = case("generator", "50 texts", lengths[:50], 45, every, V, Seed(seeds[3]))
-    same = (*few.arguments[:-1], Seed(seeds[3]))
+    same = (*few.arguments[:-1], Seed(seeds[3], alone=True))
     later, other = (*few.arguments[:-1], Seed(seeds[3], used=5)), (*few.arguments[:-1], Seed(seeds[4]))
     return [
         case("places", "12 texts of 20 tokens", [20] * 12, 20, every, V, Seed(seeds[0])),
-        case("places", "600 texts of 20 tokens", [20] * 600, 20, every, V, Seed(seeds[0])),
+        case("places", "600 texts of 20 tokens, some of them [UNK]", [20] * 600, 20, some_unknown, V, Seed(seeds[0])),
         case("places", "150 texts of 8 to 41 tokens, padded to 45", lengths, 45, every, V, Seed(seeds[1])),
         case("places", "texts of 3 to 6 tokens, padded to 8", short, 8, every, V, Seed(seeds[5])),
         case("what is seen", "1,000 texts of 40 tokens, padded to 42", [40] * 1000, 42, every, V, Seed(seeds[2])),
@@ -486,7 +499,7 @@ def judge_places(ids, mask, chosen) -> str | None:
         return "[CLS] is chosen: nothing is to be guessed there"
     if (chosen & (ids == SEP)).any():
         return "a [SEP] is chosen: neither that in the middle nor that at the end is to be guessed"
-    free = mask & (ids >= WORDS)
+    free = mask & (ids != CLS) & (ids != SEP)
     n, found = mask.sum(axis=1), chosen.sum(axis=1)
 
     def rounded(amount):
@@ -499,6 +512,9 @@ def judge_places(ids, mask, chosen) -> str | None:
         share = found.sum() / free.sum()
         if (abs(chosen[:, 1:-1].sum(axis=0) - times * share) > 6 * (times * share * (1 - share)) ** 0.5).any():
             return "not all places are equally likely: each set of so many words has the same chance"
+        unknown = free & (ids == UNK)
+        if unlikely((chosen & unknown).sum(), unknown.sum(), share):
+            return "[UNK] is not chosen as often as other tokens: only [CLS], [SEP] and padding are never chosen"
         if (chosen[:, :-1] & chosen[:, 1:]).sum() > 0.5 * chosen.sum():
             return "the chosen words stand side by side: draw each place by itself"
     return None
@@ -681,6 +697,7 @@ def some_of(free: Tensor, generator: torch.Generator) -> Tensor:
     return chance.argsort(dim=1).argsort(dim=1) <= torch.arange(len(free))[:, None]
 
 
+@with_slopes(4)
 def loss_cases(generator: torch.Generator) -> list[Case]:
     B, V = sizes(generator, 2, 3, 5)
     T = number(generator, 7, 9)
@@ -718,24 +735,27 @@ def overflowing(logits, target, masked):
 
 masked_lm_loss = Part(
     "masked_lm_loss",
-    {"cross-entropy": 3, "masked places": 5, "large logits": 2},
+    {"cross-entropy": 3, "masked places": 4, "large logits": 2, "gradient": 1},
     loss_cases,
-    loss_reference,
-    {
-        "exp overflows for large logits: log_softmax avoids that": overflowing,
-        "the loss is taken over all places: only the masked ones count": loss_with(lambda each, m, t: each.mean()),
-        "the loss is taken over all real tokens: only the masked ones count": loss_with(
-            lambda each, m, t: each[t != PAD].mean()
-        ),
-        "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": loss_with(
-            lambda each, m, t: mean_of_means(each, m)
-        ),
-        "the logits of the other places are set to 0, but still counted: leave these places out": (
-            lambda logits, target, masked: loss_reference(
-                logits * masked[..., None], target * masked, torch.ones_like(masked)
-            )
-        ),
-    },
+    **as_losses(
+        loss_reference,
+        {
+            "exp overflows for large logits: log_softmax avoids that": overflowing,
+            "the loss is taken over all places: only the masked ones count": loss_with(lambda each, m, t: each.mean()),
+            "the loss is taken over all real tokens: only the masked ones count": loss_with(
+                lambda each, m, t: each[t != PAD].mean()
+            ),
+            "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": (
+                loss_with(lambda each, m, t: mean_of_means(each, m))
+            ),
+            "the logits of the other places are set to 0, but still counted: leave these places out": (
+                lambda logits, target, masked: loss_reference(
+                    logits * masked[..., None], target * masked, torch.ones_like(masked)
+                )
+            ),
+        },
+    ),
+    result="run_masked_lm_loss",
 )
 
 
@@ -968,6 +988,11 @@ def aligned_with(counts: Callable[[int], list[bool]] = lambda n: [True] + [False
     return by_task(align=mistake)
 
 
+def score_slope(logits, tags, tagged) -> np.ndarray:
+    """The gradient of the mean cross-entropy."""
+    return slope(lambda *given: scores_reference(*given)[0], logits, tags, tagged)
+
+
 def scored_with(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
     """Another mean of the losses (B, T) and of what is right (B, T), given where it counts and the tags."""
 
@@ -975,7 +1000,7 @@ def scored_with(mean: Callable[[Tensor, Tensor, Tensor], Tensor]):
         right = (logits.argmax(dim=-1) == tags).double()
         return tuple(mean(each, tagged, tags) for each in (nats(logits, tags), right))
 
-    return by_task(scores=mistake)
+    return by_task(scores=mistake, slope=lambda *given: slope(lambda *again: mistake(*again)[0], *given))
 
 
 MEANS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
@@ -1017,6 +1042,7 @@ def tagging_cases(generator: torch.Generator) -> list[Case]:
         scores("loss", "one text", 1, 6, 3, "0"),
         scores("loss", "three texts with padding", B, T, K, "0"),
         Case("loss", "tag_scores: logits of several hundred", ("scores", 100 * large, *where), result="0"),
+        Case("loss", "the gradient of tag_scores' loss: two texts", ("slope", *scored(2, 7, 3, generator))),
         scores("accuracy", "one text", 1, 6, 3, "1"),
         scores("accuracy", "three texts with padding", B, T, K, "1"),
     ]
@@ -1051,8 +1077,9 @@ tagging = Part(
     "tagging",
     {"ids": 2, "tags": 4, "loss": 3, "accuracy": 3},
     tagging_cases,
-    by_task(align=align_reference, scores=scores_reference),
+    by_task(align=align_reference, scores=scores_reference, slope=score_slope),
     {
+        CUT: by_task(slope=no_slope),
         "every piece of a word counts: only its first one does": aligned_with(lambda n: [True] * n),
         "the last piece of a word counts: it is the first one": aligned_with(lambda n: [False] * (n - 1) + [True]),
         "[CLS] and [SEP] count: they are no words": aligned_with(framed=True),
@@ -1190,7 +1217,7 @@ fine_tune = Part(
     {f"F1 {LOW:.0%}": 4, f"F1 {HIGH:.0%}": 4, "whole model": 4},
     tune_cases,
     judge=judge_tagger,
-    result="trained",
+    result="model",
     seconds=180,
 )
 

@@ -15,6 +15,8 @@ from coursekit.grading.parts import Case
 
 # --- what cases are drawn from -------------------------------------------------------------------------
 
+FAR = 2.0**62  # a score is this squared, or 0 and what the other entries give: exact in every order of adding up
+
 
 def numbers(*shape: int, generator: torch.Generator, scale: float = 1.0) -> torch.Tensor:
     return scale * torch.randn(shape, generator=generator)

@@ -55,13 +55,14 @@ def averages_cases(generator: torch.Generator) -> list[Case]:
         return Case("momentum", about, ("momentum_at", step, steps, momentum))
 
     def follow(aspect, about, momentum, D, d_ff, K, result, middle=0):
-        shapes = [(d_ff, D), (d_ff,), *[(d_ff, d_ff), (d_ff,)] * middle, (K, d_ff), (K,)]
+        layers = [(d_ff, D), (d_ff,), *[(d_ff, d_ff), (d_ff,)] * middle, (K, d_ff), (K,)]
+        shapes = [(D,), *layers, (K,), (K,)]  # a token in front, and a norm behind the layers
         weights = [numbers(*shape, generator=generator) for _ in range(2) for shape in shapes]
         return Case(aspect, f"{about}, momentum {momentum}", ("follow", momentum, *weights), result)
 
     steps, first, later = number(generator, 12, 40), share(generator, 0.6, 0.8), share(generator, 0.8, 0.95)
     D, d_ff, K = sizes(generator, 3, 2, 5)
-    tiny, small = "two networks of four weights", "two networks of two layers"
+    tiny, small = "two networks of seven weights", "two networks of two layers, with a token and a norm"
     return [
         rate("at the start", 0, steps, first),
         rate("on the way", steps // 4, steps, first),
@@ -89,13 +90,18 @@ def half_cosine(done: float) -> float:
 
 
 def follow_with(
-    move: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: m * t + (1 - m) * s, linked: bool = False
+    move: Callable[[Tensor, Tensor, float], Tensor] = lambda t, s, m: m * t + (1 - m) * s,
+    linked: bool = False,
+    layers_alone: bool = False,
 ):
-    """Another average; ``move`` sees one of the teacher's tensors and the student's."""
+    """Another average; ``move`` sees one of the teacher's tensors and the student's. ``layers_alone``: neither the
+    token, the first, nor the norm, the last two, follows."""
 
     def mistake(momentum, *weights):
         teacher, student = weights[: len(weights) // 2], weights[len(weights) // 2 :]
         moved = [move(t, s, momentum) for t, s in zip(teacher, student)]
+        if layers_alone:
+            moved = [teacher[0], *moved[1:-2], *teacher[-2:]]
         return *(torch.cat([w.flatten() for w in part]) for part in (moved, student)), torch.tensor(linked)
 
     return by_task(follow=mistake)
@@ -121,6 +127,9 @@ averages = Part(
         "add_; a new model, or a name that stands for another tensor, changes nothing": follow_with(lambda t, s, m: t),
         "only the matrices follow: the biases do, too": follow_with(
             lambda t, s, m: m * t + (1 - m) * s if t.dim() > 1 else t
+        ),
+        "only the linear layers follow: so does every other weight, as parameters() lists them": follow_with(
+            layers_alone=True
         ),
         "the teacher's weights now hang on the student's: do it inside torch.no_grad()": follow_with(linked=True),
     },
@@ -439,11 +448,27 @@ crops = Part(
 FRONTS = {"Identity": lambda x: x, "Tanh": np.tanh}  # by their names in torch.nn
 
 
-def steps_reference(settings, rate, decay, front, student, teacher, centre, *batches):
+def optimizer_of(kind: str, rate: float, decay: float) -> Callable[[Any, Any], Any]:
+    """Makes new weights of old ones and their gradient, and remembers what it has to; for arrays and for tensors."""
+    first = second = 0.0
+    steps = 0
+
+    def update(weights, slope):
+        nonlocal first, second, steps
+        slope, steps = slope + decay * weights, steps + 1
+        if kind == "SGD":
+            return weights - rate * slope
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        return weights - rate * (first / (1 - 0.9**steps)) / ((second / (1 - 0.999**steps)) ** 0.5 + 1e-8)
+
+    return update
+
+
+def steps_reference(settings, kind, rate, decay, front, student, teacher, centre, *batches):
     """Two linear networks, (K, D + 1) with the bias as the last column; the gradient is written out."""
     tau_s, tau_t, momentum, centre_momentum = settings
     student, teacher, centre = (np.asarray(x, float).copy() for x in (student, teacher, centre))
-    losses = []
+    losses, update = [], optimizer_of(kind, rate, decay)
     for batch in batches:
         x = FRONTS[front](np.asarray(batch, float))
         x = np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)  # (B, V, D + 1)
@@ -453,7 +478,7 @@ def steps_reference(settings, rate, decay, front, student, teacher, centre, *bat
         pairs = [(b, g, v) for b, g, v in np.ndindex(B, 2, V) if g != v]
         losses.append(-sum(targets[b, g] @ log_p(says[b, v] / tau_s) for b, g, v in pairs) / len(pairs))
         slope = sum(np.outer(said[b, v] - targets[b, g], x[b, v]) for b, g, v in pairs) / tau_s / len(pairs)
-        student = student - rate * (slope + decay * student)
+        student = update(student, slope)
         teacher = momentum * teacher + (1 - momentum) * student
         centre = centre_momentum * centre + (1 - centre_momentum) * raw.mean(axis=(0, 1))
     return np.array(losses), student, teacher, centre, np.array(False)
@@ -462,14 +487,15 @@ def steps_reference(settings, rate, decay, front, student, teacher, centre, *bat
 def steps_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3, front="Tanh"):
+    def case(aspect, about, steps, result, B=2, V=3, D=2, K=3, front="Tanh", kind="SGD"):
         settings = [share(generator, 0.4, 0.6), share(generator, 0.2, 0.35)]
         settings += [share(generator, 0.75, 0.9), share(generator, 0.6, 0.7)]
         weights = [draw(K, D + 1, scale=0.5), draw(K, D + 1, scale=0.5), draw(K, scale=0.5)]
         batches = [draw(B, V, D) for _ in range(steps)]
-        how = share(generator, 0.3, 0.9), share(generator, 0.05, 0.2), front
-        about = f"{about}, {V} views, nn.{front} in front, rate {how[0]}, weight decay {how[1]}"
-        return Case(aspect, about, (settings, *how, *weights, *batches), result)
+        how = kind, share(generator, 0.3, 0.9), share(generator, 0.05, 0.2), front
+        about = f"{about}, {V} views, nn.{front} in front, {kind}, rate {how[1]}, weight decay {how[2]}"
+        easy = kind == "Adam"  # its first step is made of signs, which are right in many a wrong gradient
+        return Case(aspect, about, (settings, *how, *weights, *batches), result, easy=easy)
 
     B, D, K = sizes(generator, 3, 3, 6)
     V = number(generator, 4, 5)
@@ -478,6 +504,7 @@ def steps_cases(generator: torch.Generator) -> list[Case]:
         case("loss", "one step, a batch", 1, "0", B, V, D, K),
         case("student", "one step", 1, "1", front="Identity"),
         case("student", "one step", 1, "1"),
+        case("student", "one step", 1, "1", kind="Adam"),
         case("teacher", "one step", 1, "2", front="Identity"),
         case("centre", "one step", 1, "3"),
         case("centre", "one step, a batch", 1, "3", B, V, D, K),
@@ -497,22 +524,24 @@ def steps_with(
     centre: Callable[[Made], Tensor] = lambda m: running_mean(m["centre"], m["raw"], m["centre_momentum"]),
     fresh: bool = True,
     leaks: bool = False,
+    by_hand: bool = False,
 ):
     """A training with something else in it; each function sees all there is by name.
 
     Args:
         order: of what happens in a step; what is left out does not happen.
         fresh: whether the gradients are set to zero.
+        by_hand: the step is one of gradient descent, whatever the optimizer is.
     """
 
     def apply(weight: Tensor, x: Tensor) -> Tensor:
         return x @ weight[:, :-1].T + weight[:, -1]
 
-    def mistake(settings, rate, decay, front, student, teacher, first_centre, *batches):
+    def mistake(settings, kind, rate, decay, front, student, teacher, first_centre, *batches):
         student, teacher, first_centre, *batches = wide([student, teacher, first_centre, *batches])
         m: Made = dict(zip(("tau_s", "tau_t", "momentum", "centre_momentum"), settings))
         m |= {"centre": first_centre, "slope": 0.0}
-        losses = []
+        losses, update = [], optimizer_of("SGD" if by_hand else kind, rate, decay)
         for views in batches:
             student = student.detach().requires_grad_()
             m |= {
@@ -530,7 +559,7 @@ def steps_with(
                     m["slope"] = slope if fresh else m["slope"] + slope
                     losses.append(value.detach())
                 elif what == "student":
-                    student = student.detach() - rate * (m["slope"] + decay * student.detach())
+                    student = update(student.detach(), m["slope"])
                     m["student"] = partial(apply, student)
                 elif what == "teacher":
                     teacher = follow(teacher, student.detach(), m)
@@ -563,6 +592,7 @@ steps = Part(
         "the teacher's average is the wrong way round: momentum is what stays of the teacher": steps_with(
             follow=lambda t, s, m: (1 - m["momentum"]) * t + m["momentum"] * s
         ),
+        "the student's step is not the optimizer's: call optimizer.step(), whatever it is": steps_with(by_hand=True),
         "the student's temperature sharpens the teacher: each has its own": steps_with(
             targets=lambda m: sharpened(m["raw"], m["centre"], m["tau_s"])
         ),

@@ -23,6 +23,7 @@ from coursekit.data.world import Sentence, as_text, sentences
 from coursekit.decode.generate import generate
 from coursekit.grading.calls import Arrays, Seed
 from coursekit.grading.checks.common import (
+    FAR,
     RARE,
     VIEWED,
     before_it,
@@ -135,6 +136,12 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         query[..., 0], key[..., 0] = 100 * (-1.0) ** torch.arange(T), Dh**0.5
         return Case("causal", f"look_back: {about}", ("look_back", query, key, value))
 
+    def low(about, B, T, S, H, Dh):
+        """All scores are alike, and below every number that could be taken for -inf."""
+        query, key, value = draw(B, H, T, Dh), draw(B, H, S, Dh), draw(B, H, S, Dh)
+        query[..., 0], key[..., 0] = -FAR, FAR
+        return Case("causal", f"look_back: {about}", ("look_back", query, key, value))
+
     def bent(about, B, T, D):
         """Hidden units around -1.8, where the constants of gelu's two forms show, and a network that outweighs x."""
         x, H, *weights = block("", "", B, T, 1, D, [OUT]).arguments[1:]
@@ -150,6 +157,7 @@ def block_cases(generator: torch.Generator) -> list[Case]:
         look("causal", "a batch, two heads", B, T, T, 2, Dh),
         look("causal", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 4, 4),
         steep("scores of 100 and -100, which exp alone does not survive", B, T, T, 2, Dh),
+        low("equal scores, far below -10,000,000,000", B, T, T, 2, Dh),
         look("last T of S", "one query, which is the last of three positions", 1, 1, 3, 1, 2),
         look("last T of S", f"{T} queries, which are the last of {S} positions", B, T, S, 2, Dh),
         look("last T of S", "two queries, which are the last of three positions", 1, 2, 3, 1, 2),
@@ -226,7 +234,7 @@ def next_token_cases(generator: torch.Generator) -> list[Case]:
     lengths = T - 1 - torch.arange(B)[:, None]
     right, left = place < lengths, place >= T - lengths
 
-    def case(aspect, about, shape=(B, T, V), real=None, learned=None):
+    def case(aspect, about, shape=(B, T, V), real=None, learned=None, scale=2.0):
         B, T, V = shape
         real = every(B, T) if real is None else real
         learned = every(B, T) if learned is None else learned
@@ -234,7 +242,7 @@ def next_token_cases(generator: torch.Generator) -> list[Case]:
         ids[:, 1:2] = 1 + ids[:, :1] % (V - 1)  # another one than the first
         if aspect != "shift":
             ids[:, T // 2 + 1] = END  # a text may end inside of a row, and another one follow
-        logits = numbers(B, T, V, generator=generator, scale=2.0)
+        logits = numbers(B, T, V, generator=generator, scale=scale)
         return Case(aspect, about, (logits, ids.where(real, END), real, learned))
 
     def prompts(real: Tensor) -> Tensor:
@@ -245,7 +253,7 @@ def next_token_cases(generator: torch.Generator) -> list[Case]:
     return [
         case("shift", "one text of two tokens, V = 3", (1, 2, 3)),
         case("shift", "one text of four tokens, V = 3", (1, 4, 3)),
-        case("shift", "a batch without padding; all tokens are learned"),
+        case("shift", "a batch without padding, logits of several hundred; all tokens are learned", scale=300.0),
         case("shift", "B = T = V; all tokens are learned", (5, 5, 5)),
         case("padding", "a batch with padding on the right", real=right),
         case("padding", "a batch with padding on the left", real=left),
@@ -329,6 +337,12 @@ def by_id(logits: Tensor, p: float) -> Tensor:
     return before_it(logits.double().softmax(dim=-1), p)
 
 
+def overflowing(logits: Tensor, p: float) -> Tensor:
+    """Without softmax: what is nan is below no p."""
+    e = logits.float().exp()
+    return smallest_set(e / e.sum(dim=-1, keepdim=True), p, before_it)
+
+
 def at_least_p(logits: Tensor, p: float) -> Tensor:
     return (logits.softmax(dim=-1) >= p) | largest(logits, 1)
 
@@ -393,13 +407,17 @@ def kept_cases(generator: torch.Generator) -> list[Case]:
         case("top-k", "one row", small, 1, None),
         case("top-k", "one row", small, k, None),
         case("top-k", "a batch", unlike(V, (B,), k, None, [], generator), k, None),
+        case("top-k", "probabilities of which most are 0 to a computer", 200 * small, k, None),
         case("top-k", "one row, neither k nor p", small, None, None),
         case("top-p", "probabilities 6, 8, 28, 32 and 26 %", unsure, None, 0.65, public=True),
         case("top-p", "a batch", unlike(V, (B,), None, p, NUCLEI, generator), None, p),
+        case("top-p", "a batch", unlike(V, (B,), None, 0.97, [], generator), None, 0.97),
+        case("top-p", "a batch", unlike(V, (B,), None, 0.02, [], generator), None, 0.02),
         case("top-p", "one row that is sure: probabilities 10, 70, 15 and 5 %", sure[None], None, 0.6, public=True),
         case("both", "probabilities 40, 30, 20 and 10 %", four, 2, 0.55, public=True),
         case("both", "a batch", unlike(V, (B,), 4, 0.7, both, generator), 4, 0.7),
         long_row("150 tokens, of which many may come"),
+        case("any shape", "logits around 100", 100 + unlike(V, (B,), None, p, ["dropped"], generator), None, p),
         case("any shape", "logits (V,)", unlike(V, (1,), None, p, ["dropped"], generator)[0], None, p),
         case("any shape", "logits (B, T, V)", unlike(V, (B, T), 5, 0.8, ["of all"], generator), 5, 0.8),
     ]
@@ -424,6 +442,7 @@ may_come = Part(
             MAY["not undone"]
         ),
         "this keeps the tokens whose own probability is at least p: together they are to reach p": MAY["at least p"],
+        "exp overflows for large logits: softmax avoids that": partial(kept_reference, of_p=overflowing),
         "k + 1 tokens are kept": partial(kept_reference, of_k=lambda logits, k: largest(logits, k + 1)),
     },
 )
@@ -467,6 +486,7 @@ def heated(temperature: float, k: int | None, p: float | None) -> bool:
     return temperature != 1
 
 
+GREEDY = "it is always the most likely token that comes: draw"
 MISTAKEN: dict[str, tuple[Way, When]] = {
     "the temperature has no effect: divide the logits by it, before the softmax; probabilities that are divided by "
     "it are the same as before, once they add up to 1 again": (
@@ -501,7 +521,7 @@ MISTAKEN: dict[str, tuple[Way, When]] = {
         partial(chances, kept=MAY["dropped"]),
         lambda temperature, k, p: p is not None,
     ),
-    "it is always the most likely token that comes: draw": (only_best, always),
+    GREEDY: (only_best, always),
 }
 
 
@@ -526,8 +546,9 @@ def two_kinds(temperature: float, k: int | None, p: float | None, generator: tor
 def draw_cases(generator: torch.Generator) -> list[Case]:
     seeds = torch.randint(2**31, (8,), generator=generator).tolist()
 
-    def case(aspect, about, temperature, k, p, seed, n=DRAWS, **more):
+    def case(aspect, about, temperature, k, p, seed, n=DRAWS, around=0.0, **more):
         rows = two_kinds(temperature, k, p, generator) if temperature else numbers(2, 6, generator=generator)
+        rows += around
         rows = rows.repeat(n, 1)  # (2 n, V), the kinds in turns
         about = f"{about}: temperature {temperature}, k = {k}, p = {p}"
         return Case(aspect, about, (rows, temperature, k, p, seed), **more)
@@ -540,8 +561,9 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         return Case("temperature", about, (row.repeat(MANY, 1), temperature, None, None, seed), secret="fine")
 
     few = case("generator", "20 rows", 1.0, None, None, Seed(seeds[0]), 10)
-    same, later, other = (
-        (*few.arguments[:-1], seed) for seed in (Seed(seeds[0]), Seed(seeds[0], used=5), Seed(seeds[1]))
+    same, twice, later, other = (
+        (*few.arguments[:-1], seed)
+        for seed in (Seed(seeds[0], alone=True), Seed(seeds[0], calls=2), Seed(seeds[0], used=5), Seed(seeds[1]))
     )
     flat = torch.zeros(ROWS, FLAT), 1.0, None, None
     again = torch.randint(2**31, (TIMES,), generator=generator).tolist()
@@ -555,12 +577,14 @@ def draw_cases(generator: torch.Generator) -> list[Case]:
         case("temperature", many, hot, None, None, Seed(seeds[4])),
         case("temperature", many, cold, None, None, Seed(seeds[5])),
         fine(number(generator, 12, 14) / 10, Seed(seeds[5])),
+        fine(number(generator, 5, 15) / 100, Seed(seeds[5])),
         case("top-k and top-p", many, 1.0, 3, None, Seed(seeds[6])),
         case("top-k and top-p", many, 1.0, None, 0.7, Seed(seeds[6])),
         case("top-k and top-p", many, 1.0, 3, 0.8, Seed(seeds[6])),
-        case("in order", many, hot, None, 0.7, Seed(seeds[7])),
+        case("in order", f"{many} of logits around 400", hot, None, 0.7, Seed(seeds[7]), around=400.0),
         few,
         Case("generator", "the same state of the generator again", same, secret="same"),
+        Case("generator", "the second call with the same generator", twice, secret="other"),
         Case("generator", "the same generator, later", later, secret="other"),
         Case("generator", "another generator", other, secret="other"),
     ]
@@ -617,6 +641,8 @@ def judge_token(case: Case, answers: Sequence[Arrays]) -> str | None:
     n, V = len(tokens) // 2, logits.shape[1]
     if case.secret == "fine":
         far = far_from(np.bincount(tokens, minlength=V), chances(logits[0], temperature, k, p).numpy())
+        if len(set(tokens)) == 1:
+            return GREEDY
         return "the tokens do not come with the right probabilities: those of the softmax, as they are" if far else None
     found = np.stack([np.bincount(tokens[kind::2], minlength=V) / n for kind in range(2)])
     rows = logits[:2]
@@ -778,8 +804,8 @@ def pack_reference(
 def pack_cases(generator: torch.Generator) -> list[Case]:
     end_id = number(generator, 90, 99)
 
-    def case(aspect, about, lengths, row, result):
-        ids = iter((1 + torch.randperm(80, generator=generator)).tolist())
+    def case(aspect, about, lengths, row, result, above=0):
+        ids = iter((1 + above + torch.randperm(80, generator=generator)).tolist())
         documents = [[next(ids) for _ in range(n)] for n in lengths]
         return Case(aspect, f"{about}, rows of {row}", (documents, row, end_id), result)
 
@@ -791,10 +817,10 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
     return [
         case("ends", "one document of 3 tokens", [3], 4, "0"),
         case("ends", "documents of 1, 2 and 2 tokens", [1, 2, 2], 4, "0"),
-        case("ends", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "0"),
+        case("ends", f"documents of {first}, {second} and {exact[2]} tokens, ids of 40,000", exact, row, "0", 40_000),
         case("rows", "documents of 3 and 4 tokens", [3, 4], 4, "0"),
         case("rows", f"{len(rest)} documents of 3 and more tokens", rest, row, "0"),
-        case("rows", "documents shorter than a row", [1, 2, 1, 2, 1, 2, 3], 5, "0"),
+        case("rows", "documents shorter than a row, one of them empty", [1, 2, 1, 0, 1, 2, 1, 2, 3], 5, "0"),
         case("targets", "one document of 3 tokens", [3], 4, "1"),
         case("targets", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "1"),
         case("targets", f"{len(rest)} documents of 3 and more tokens", rest, row, "1"),

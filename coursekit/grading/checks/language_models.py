@@ -77,6 +77,7 @@ def count_cases(generator: torch.Generator) -> list[Case]:
         Case("several documents", "four documents", (several, V)),
         Case("several documents", "a long document of two tokens, and a short one", ([two * 3000, two], W)),
         Case("empty document", "an empty document between two others", (empty, V)),
+        Case("empty document", "two empty documents and no other", ([[], []], V)),
     ]
 
 
@@ -161,17 +162,19 @@ def latin(V: int, generator: torch.Generator) -> Tensor:
     return torch.stack([row.roll(int(shift)) for shift in rows])[:, columns].float()
 
 
-def sparse_counts(V: int, generator: torch.Generator, unseen: bool = False) -> Tensor:
-    """Counts: the most frequent token follows one other only, one token follows none; ``unseen``: a row is empty."""
+def sparse_counts(V: int, generator: torch.Generator, unseen: int = 0) -> Tensor:
+    """Counts: the most frequent token follows one other only, one token follows none; ``unseen`` rows are empty.
+
+    The largest count is more than 8 bits can hold.
+    """
     while True:
         counts = torch.randint(1, 6, (V, V), generator=generator)
         counts[torch.rand(V, V, generator=generator) < 0.4] = 0
-        once, empty = torch.randperm(V, generator=generator)[:2].tolist()
+        once, *empty = torch.randperm(V, generator=generator)[: 1 + unseen].tolist()
         frequent, never = torch.randperm(V, generator=generator)[:2].tolist()
         counts[:, [frequent, never]] = 0
-        counts[once, frequent] = 30
-        if unseen:
-            counts[empty] = 0
+        counts[once, frequent] = 300
+        counts[empty] = 0
         types, contexts = (counts > 0).sum(dim=1), (counts > 0).sum(dim=0)
         if (types > 0).sum() == V - unseen and types.max() > 1 and not torch.equal(types, contexts):
             return counts.float()
@@ -192,7 +195,8 @@ def smooth_cases(generator: torch.Generator) -> list[Case]:
         case("discount", f"D = {D:.1f}, V = {V}, {even}", "kneser_ney", latin(V, generator), D),
         case("continuation", "D = 0.5, V = 3", "kneser_ney", sparse_counts(3, generator), 0.5),
         case("continuation", f"D = {D:.1f}, V = {W}", "kneser_ney", sparse_counts(W, generator), D),
-        case("unseen contexts", f"an empty row, V = {W}", "kneser_ney", sparse_counts(W, generator, unseen=True), D),
+        case("unseen contexts", f"an empty row, V = {W}", "kneser_ney", sparse_counts(W, generator, unseen=1), D),
+        case("unseen contexts", "two empty rows, V = 7", "kneser_ney", sparse_counts(7, generator, unseen=2), D),
     ]
 
 
@@ -297,6 +301,8 @@ def measure_cases(generator: torch.Generator) -> list[Case]:
     h, w = several[1][:2]
     impossible[h, w] = 0
     impossible /= impossible.sum(dim=1, keepdim=True)
+    sure = table * (torch.as_tensor(count_reference(long, 20)) > 0)
+    sure /= sure.sum(dim=1, keepdim=True)
     one = [[1, 2]] if number(generator, 0, 1) else [[2, 1]]
     characters = sum(lengths) + number(generator, 20, 40)
 
@@ -308,6 +314,7 @@ def measure_cases(generator: torch.Generator) -> list[Case]:
         *each(f"the document {one[0]}, 9 characters, V = 3", probabilities(3, generator), one, 9),
         *each(f"three documents, {characters} characters, V = {V}", p, several, characters),
         Case("long documents", "documents of 600 and 700 tokens", (table, long, 6000)),
+        Case("long documents", "the same; pairs that never come have the probability 0", (sure, long, 6000)),
         Case("impossible", f"a token that has the probability 0, V = {V}", (impossible, several, characters)),
     ]
 
@@ -330,6 +337,12 @@ def measure_with(
 def by_document(p, documents, characters):
     each = [measure_reference(p, [document], characters) for document in documents]
     return sum(perplexity for perplexity, _ in each) / len(each), sum(bits for _, bits in each)
+
+
+def by_the_counts(p, documents, characters):
+    counts = count_reference(documents, len(p))
+    bits = -(counts * np.log2(np.asarray(p, float))).sum()
+    return 2 ** (bits / counts.sum()), bits / characters
 
 
 def product(p, documents, characters):
@@ -360,12 +373,14 @@ measure = Part(
             by_document
         ),
         "the product of so many probabilities is 0 to a computer: add up the logarithms": product,
+        "0 times ln 0 is nan, for pairs that never come: only those that do come count": by_the_counts,
         **{
             f"a probability of 0 is lifted to {least:g}: whoever held a token for impossible has infinite "
             "perplexity": measure_with(least=least)
             for least in (1e-12, 1e-10, 1e-9, 1e-8)
         },
     },
+    needs={"impossible": ("perplexity", "bits per character")},
 )
 
 
@@ -379,8 +394,12 @@ def until(
     tell: Iterable[str],
     never: Iterable[str] = (),
 ) -> tuple:
-    """Arguments on which the mistakes of ``tell`` show, those of ``never`` do not, and no two look the same."""
-    while True:
+    """Arguments on which the mistakes of ``tell`` show, those of ``never`` do not, and no two look the same.
+
+    Raises:
+        RuntimeError: a hundred thousand draws have none, so ``make`` cannot show what it should.
+    """
+    for _ in range(100_000):
         task = make()
         want = right(*task).tolist()
         found = {name: mistake(*task).tolist() for name, mistake in mistakes.items()}
@@ -389,6 +408,7 @@ def until(
         wrong = [result for result in found.values() if result != want]
         if all(one != other for one, other in itertools.combinations(wrong, 2)):
             return task
+    raise RuntimeError(f"no draw of a hundred thousand shows {', '.join(tell)}")
 
 
 Word = Sequence[int]
@@ -440,6 +460,12 @@ def once_per_word(words: Sequence[Word], counts: Sequence[int]) -> dict[Symbols,
         for pair in dict.fromkeys(itertools.pairwise(word)):
             found[pair] = found.get(pair, 0) + count
     return found
+
+
+def by_word(words: Sequence[Word], counts: Sequence[int]) -> dict[Symbols, int]:
+    """As if ``words`` were the keys of a dictionary."""
+    known = dict(zip(map(tuple, words), counts, strict=True))
+    return weighted(list(known), list(known.values()))
 
 
 def smallest(found: dict[Symbols, int]) -> Symbols:
@@ -523,21 +549,28 @@ BPE = {
     "last first": bpe_with(last_first),
     "leftmost": bpe_with(leftmost_first),
 }
+BYTES = 256  # the first symbol where the given ones are bytes
 CHANCE = ("first seen", "largest")  # where pairs are equally frequent
 LEFT = {"left symbol alone": bpe_with(choose=lambda found: min(found, key=lambda pair: (-found[pair], pair[0])))}
+TEXT = {"as texts": bpe_with(choose=lambda found: min(found, key=lambda pair: (-found[pair], str(pair))))}
+TWICE = {"by word": bpe_with(neighbours=by_word)}
 
 
 @by_seed
 def bpe_cases(generator: torch.Generator) -> list[Case]:
     first = number(generator, 50, 99)
-    known = torch.randperm(first, generator=generator)[:3].sort().values
+    # as a first symbol: what it makes is more than a byte can hold, and as a text it comes before those known
+    many = number(generator, 1000, 1900)
+    known = 20 + torch.randperm(first - 20, generator=generator)[:3].sort().values
 
     def some_word(least: int, most: int, symbols: int = 3) -> list[int]:
         return known[torch.randint(symbols, (number(generator, least, most),), generator=generator)].tolist()
 
-    def to_learn(words: int, n_merges: int, most: int = 6) -> tuple:
-        counts = torch.randint(1, 6, (words,), generator=generator).tolist()
-        return "learn", [some_word(2, most) for _ in range(words)], counts, n_merges, first
+    def to_learn(n: int, n_merges: int, most: int = 6, first: int = first, twice: bool = False) -> tuple:
+        """With ``twice`` one of the n words comes again, with a count of its own."""
+        words = [some_word(2, most) for _ in range(n - twice)]
+        words += words[:1] if twice else []
+        return "learn", words, torch.randint(1, 6, (n,), generator=generator).tolist(), n_merges, first
 
     def to_encode(n_merges: int, least: int) -> tuple:
         words = [some_word(2, 7, 2) for _ in range(6)]
@@ -553,22 +586,22 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         letters = torch.randperm(first, generator=generator)[:8]
         while True:
             word = letters[torch.randint(8, (60,), generator=generator)].tolist()
-            merges = merges_by([word], [1], 99, first)
-            spelled = {n: (n,) for n in range(first)}
+            merges = merges_by([word], [1], 99, BYTES)
+            spelled = {n: (n,) for n in range(BYTES)}
             for k, (left, right) in enumerate(merges):
-                spelled[first + k] = spelled[left] + spelled[right]
+                spelled[BYTES + k] = spelled[left] + spelled[right]
             if len(set(spelled.values())) == len(spelled):
                 return word, merges
 
     a, b = torch.randperm(first, generator=generator)[:2].tolist()
-    x, y, z = known.tolist()
-    # all pairs are as frequent, and the second has the smallest left symbol, too
-    ties = "learn", [[y, x], [x, z], [x, y], [z, x]], [number(generator, 2, 5)] * 4, 1, first
+    w, x, y, z = (number(generator, *limits) for limits in ((3, 9), (10, 19), (30, 39), (40, 49)))
+    # all pairs are as frequent; the second has the smallest left symbol, too, and the fourth comes first as a text
+    ties = "learn", [[y, w], [w, z], [w, y], [x, w], [z, w]], [number(generator, 2, 5)] * 5, 1, first
     word, merges = long_word()
-    longer = "encode", word + word[:9], [list(pair) for pair in merges], first
+    longer = "encode", word + word[:9], [list(pair) for pair in merges], BYTES
     return [
         case("merge", lambda: ("merge", [a, b, b, a, b], [a, b], first), ["beside", "once"]),
-        case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], first), ["overlapping"]),
+        case("merge", lambda: ("merge", [b, a, a, a, b, a, a, a, a], [a, a], many), ["overlapping"]),
         case("merge", lambda: ("merge", [b, b, a], [a, b], first), []),
         case("choice", lambda: to_learn(2, 1), ["unweighted"], CHANCE),
         case("choice", lambda: to_learn(4, 1), ["unweighted", "once per word"], CHANCE),
@@ -577,10 +610,12 @@ def bpe_cases(generator: torch.Generator) -> list[Case]:
         case("training", lambda: to_learn(4, 3), ["unchanged words", "late numbers", "beside", "unweighted"]),
         case("training", lambda: to_learn(5, 6, 8), ["unchanged words", "overlapping", "once", "once per word"]),
         case("training", lambda: to_learn(4, 40), ["unchanged words", "frequent", *CHANCE, *LEFT], (), BPE | LEFT),
+        case("training", lambda: to_learn(5, 40, 6, many, True), [*TEXT, *TWICE], (), TEXT | TWICE),
         case("encoding", lambda: to_encode(3, 5), ["last first"], ["overlapping"]),
         case("encoding", lambda: to_encode(5, 8), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(6, 9), ["last first", "leftmost"]),
         case("encoding", lambda: to_encode(4, 9), ["once", "overlapping"]),
+        Case("encoding", "encode: a word that becomes one symbol", ("encode", [a, b, a], [[a, b], [first, a]], first)),
         Case("encoding", f"encode: a word of 69 symbols, {len(merges)} merges", longer),
     ]
 
@@ -614,6 +649,8 @@ bpe = Part(
         ),
         "of equally frequent pairs with the same left symbol the one that was seen first is taken: take the one whose "
         "right symbol is the smallest, min(pair)": LEFT["left symbol alone"],
+        "the pairs are compared as texts, where 10 comes before 2: compare the numbers, min(pair)": TEXT["as texts"],
+        "a word that comes twice counts once, as the keys of a dictionary do: add up its counts": TWICE["by word"],
         "of equally frequent pairs the largest is taken, as max((count, pair)) does: take the smallest one": (
             BPE["largest"]
         ),
@@ -754,6 +791,7 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
     def task(aspect: str, length: int, n_tokens: int) -> tuple[str, list[str]]:
         while True:
             found = {letters(1, 3) for _ in range(n_tokens)} | {f"##{letters(1, 3)}" for _ in range(n_tokens)}
+            found |= {".", "##."} if aspect == "unknown" else set()  # to a regular expression a full stop is any letter
             word, tokens = letters(length, length), [UNK, *sorted(found)]
             if (pieces_of(word, tokens) == [UNK]) == (aspect == "unknown"):
                 return word, tokens
@@ -770,10 +808,10 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         return word, [*tokens, word]
 
     def long() -> tuple[str, list[str]]:
-        """A word of three long pieces; shorter ones, down to single letters, are there too."""
-        parts = [letters(25, 33) for _ in range(3)]
+        """A word of three long pieces, with a capital; shorter ones, down to single letters, are there too."""
+        parts = [letters(25, 33).capitalize(), letters(25, 33), letters(25, 33)]
         marked = [parts[0], *(f"##{part}" for part in parts[1:])]
-        shorter = {piece[:n] for piece in marked for n in (4, 7, 12, 20, 99)}
+        shorter = {piece[:n] for piece in marked for n in (4, 7, 12, 20, 99)} | {parts[0][0]}
         return "".join(parts), [UNK, *sorted(shorter | {*"abc"} | {f"##{letter}" for letter in "abc"})]
 
     def case(aspect, make, tell, never=()):
@@ -786,7 +824,7 @@ def wordpiece_cases(generator: torch.Generator) -> list[Case]:
         case("pieces", partial(task, "pieces", 6, 8), MARKS, [SHORTEST]),
         case("longest first", partial(task, "longest first", 5, 9), [*marks, SHORTEST]),
         case("longest first", partial(task, "longest first", 7, 12), [*marks, SHORTEST]),
-        Case("longest first", "a long word of three long pieces", long()),
+        Case("longest first", "a long word of three long pieces, with a capital", long()),
         case("unknown", partial(task, "unknown", 4, 5), unknown, [*MARKS, SHORTEST, back]),
         case("unknown", dead_end, UNKNOWN, [*MARKS, SHORTEST]),
         case("unknown", known, []),
@@ -798,7 +836,12 @@ wordpiece = Part(
     {"pieces": 4, "longest first": 3, "unknown": 3},
     wordpiece_cases,
     wordpiece_reference,
-    WORDPIECE_SUSPECTS,
+    WORDPIECE_SUSPECTS
+    | {
+        "capitals have become small letters: look the word up as it is written": placed(
+            lambda word, tokens: pieces_of(word.lower(), tokens)
+        )
+    },
     result="run_wordpiece",
 )
 
@@ -829,7 +872,8 @@ def nnlm_cases(generator: torch.Generator) -> list[Case]:
         document = (1 + torch.randperm(9, generator=generator)[:length]).tolist()
         return Case("contexts", f"contexts: the document {document}, n = {n}", ("contexts", document, n))
 
-    def network(aspect, about, B, n, V, m, h, out=1.0):
+    def network(aspect, about, B, n, V, m, h, out=1.0, steep=0.0):
+        """With ``steep`` the sum in tanh is about that in one hidden unit, and about -``steep`` in another."""
         size = (n - 1) * m
         context = torch.randint(V, (B, n - 1), generator=generator)
         context[:, 0] = (context[:, -1] + 1) % V  # the order counts
@@ -837,6 +881,7 @@ def nnlm_cases(generator: torch.Generator) -> list[Case]:
             C, H, d = draw(V, m), draw(h, size), draw(h)
             before = d + C[context].flatten(1) @ H.T
             if before.max() > 1 and before.min() < -1:  # where functions like tanh differ
+                d[:2] += torch.tensor([steep, -steep])
                 weights = C, H, d, draw(V, h), out * draw(V), out * draw(V, size)
                 return Case(aspect, f"scores: {about}", ("scores", context, *weights))
 
@@ -846,12 +891,13 @@ def nnlm_cases(generator: torch.Generator) -> list[Case]:
         contexts(number(generator, 5, 8), 4),
         contexts(2, 5),
         contexts(number(generator, 3, 5), 2),
+        contexts(0, 4),
         Case("contexts", "contexts: a longer document, n = 20", ("contexts", random_ids(30, 99, generator), 20)),
         network("hidden layer", "one context of two tokens; b and W are zeros", 1, 3, 3, 2, 2, out=0.0),
         network("hidden layer", "several contexts; b and W are zeros", B, n, V, m, h, out=0.0),
         network("whole network", "one context of two tokens", 1, 3, 3, 2, 2),
         network("whole network", "several contexts", B, n, V, m, h),
-        network("whole network", "contexts of twelve tokens, a large vocabulary", 5, 13, 400, 3, 4),
+        network("whole network", "contexts of twelve tokens, tanh of 100 and -100", 5, 13, 400, 3, 4, steep=100.0),
         network("whole network", "B = V = h = (n - 1) m: no axis can be told by its size", 6, 4, 6, 2, 6),
     ]
 
@@ -935,8 +981,10 @@ def lstm_with(
 def lstm_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def both(about, B, E, D, old=1.0):
+    def both(about, B, E, D, old=1.0, steep=0.0):
+        """With ``steep`` z is about that at the first place of each block, and about -``steep`` at the second."""
         arguments = draw(B, E), old * draw(B, D), old * draw(B, D), draw(4 * D, E), draw(4 * D, D), draw(4 * D)
+        arguments[-1].view(4, D)[:, :2] += torch.tensor([steep, -steep])
         found = ("cell state", "1"), ("hidden state", "0")
         return [Case(aspect, about, arguments, result) for aspect, result in found]
 
@@ -944,7 +992,7 @@ def lstm_cases(generator: torch.Generator) -> list[Case]:
     return [
         *both("one sequence, h and c are zeros", 1, 2, 3, old=0.0),
         *both("one sequence", 1, E, D),
-        *both("a batch", B, E, D),
+        *both("a batch; z is 100 at some places, and -100 at others", B, E, D, steep=100.0),
         *both("B = E = D: no axis can be told by its size", 4, 4, 4),
     ]
 
@@ -979,6 +1027,7 @@ lstm_step = Part(
 KNOWN = 5000  # sentences that the notebook shows
 HIDDEN = 1500
 MOST_WEIGHTS = 2_000_000
+LONGEST_CONTEXT = 100  # words; of each place in the sentences they are laid out side by side
 # At a pair that no known sentence holds, a model trained on those alone is surprised: it needs 4.7 nats and more on a
 # word after it (17 trainings of many kinds). With 200 sentences for testing among its 5,000 it needs 3.9, with 500 3.3.
 LEAST_SURPRISE = 4.2
@@ -1016,6 +1065,8 @@ def rebuilt(weights: Arrays) -> NNLM | RNNLM | str:
         V, m = shapes["embedding.weight"]
         if "H.weight" in shapes:
             h, x = shapes["H.weight"]
+            if x // m > LONGEST_CONTEXT:
+                return f"the model reads {x // m:,} words before each: at most {LONGEST_CONTEXT} do"
             config = NNLMConfig(V, n=x // m + 1, embed_size=m, hidden_size=h, direct="W.weight" in shapes)
         else:
             rows, D = shapes["rnn.weight_hh_l0"]
@@ -1026,11 +1077,14 @@ def rebuilt(weights: Arrays) -> NNLM | RNNLM | str:
     vocab_size = len(vocabulary()) + 1
     if vocab_size != V:
         return "the model has another vocabulary: vocab_size is that of the notebook" + values(V, vocab_size)
-    model = (NNLM if isinstance(config, NNLMConfig) else RNNLM)(config).eval()
-    if {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()} != shapes:
+    make = NNLM if isinstance(config, NNLMConfig) else RNNLM
+    with torch.device("meta"):  # takes no memory: what came may be small, and what these sizes make be huge
+        expected = {name: tuple(tensor.shape) for name, tensor in make(config).state_dict().items()}
+    if expected != shapes:
         return neither
     if any(map(diverged, weights.values())):
         return DIVERGED
+    model = make(config).eval()
     model.load_state_dict({name: torch.tensor(array).float() for name, array in weights.items()})
     return model
 
@@ -1122,7 +1176,7 @@ train = Part(
     {"0.70 bits": 6, "0.59 bits": 4},
     train_cases,
     judge=judge_model,
-    result="trained",
+    result="model",
     seconds=180,
 )
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.grading.checks.common import (
+    FAR,
     SOFTMAXES,
     VIEWED,
     apart,
@@ -136,9 +137,6 @@ def attention_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-FAR = 2.0**62  # a score is this squared, or 0 and what the other entries give: exact in every order of adding up
-
-
 def far_scores(B, T, S, Dh, Dv, mask, real, generator):
     """Arguments whose scores are huge at padding, mask (B, 1, S), and what ``real`` makes them elsewhere."""
     draw = partial(numbers, generator=generator)
@@ -204,8 +202,8 @@ def heads_reference(
     x, mask, n_heads, qkv_weight, qkv_bias, out_weight, out_bias, *, cut=thirds, weigh=scaled_weights, join=together
 ):
     x, qkv_weight, qkv_bias, out_weight, out_bias = wide([x, qkv_weight, qkv_bias, out_weight, out_bias])
-    query, key, value = cut(x @ qkv_weight.T + qkv_bias, n_heads)
-    return join(weigh(query, key, mask) @ value) @ out_weight.T + out_bias
+    query, key, value = cut(x @ qkv_weight.mT + qkv_bias, n_heads)
+    return join(weigh(query, key, mask) @ value) @ out_weight.mT + out_bias
 
 
 def heads_cases(generator: torch.Generator) -> list[Case]:
@@ -233,7 +231,7 @@ def heads_cases(generator: torch.Generator) -> list[Case]:
         case("mask", "two heads, a causal mask (T, T)", B, T, 2, 8, causal),
         case("mask", "two heads, padding and causal, mask (B, 1, T, T)", B, T, 2, 8, padding & causal),
         case("mask", "two heads with masks of their own, mask (B, H, T, T)", B, T, 2, 8, allow(B, 2, T, T)),
-        case("mask", "two heads, all scores are far below 0", B, T, 2, 8, allow(B, 2, T, T), low=True),
+        case("mask", "two heads, all scores are far below 0, mask (H, T, T)", B, T, 2, 8, allow(2, T, T), low=True),
     ]
 
 
@@ -293,7 +291,7 @@ def positions_cases(generator: torch.Generator) -> list[Case]:
         Case("code", "two zeros of six entries, so that only the code is left", (torch.zeros(1, 2, 6),), public=True),
         Case("code", "one sequence of zeros", (torch.zeros(1, few, 4),)),
         Case("code", "a longer sequence of zeros", (torch.zeros(1, long, wide),)),
-        Case("code", "a very long sequence of zeros", (torch.zeros(1, number(generator, 1100, 1500), 4),)),
+        Case("code", "a very long sequence of zeros", (torch.zeros(1, number(generator, 5100, 5500), 4),)),
         Case("added", "one short sequence", (draw(1, 2, 6),)),
         Case("added", "one sequence", (draw(1, T, D),)),
         Case("added", "a batch", (draw(B, T, D),)),
@@ -355,7 +353,7 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
         Case("causal", "one sequence of three real tokens", (every(1, 3),), public=True),
         Case("causal", f"one sequence of {n} real tokens", (every(1, n),)),
         Case("causal", "a batch without padding", (every(B, T),)),
-        Case("causal", "a long sequence", (every(1, number(generator, 150, 250)),)),
+        Case("causal", "a long sequence", (every(1, number(generator, 520, 560)),)),
         Case("padding", "three tokens, the first is padding", (torch.tensor([[False, True, True]]),), public=True),
         Case("padding", "three tokens, the last is padding", (torch.tensor([[True, True, False]]),), public=True),
         Case("padding", "a batch, padding on the right", (place < lengths,)),
@@ -414,12 +412,15 @@ def norm_cases(generator: torch.Generator) -> list[Case]:
     same = draw(1, T, 1).expand(1, T, D).clone()
     cube = torch.zeros(5, 5, 5), draw(5, 5, 5), draw(5), draw(5)
     four = 1 + draw(4), draw(4)  # weight and bias
+    # whole numbers, of which each sum is exact, and so is the mean of four; their squares are not
+    steps = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(2)])[None].float()
     return [
         Case("norm", "two positions, x is zeros", (nothing, 1 + draw(1, 2, 4), *four, tiny)),
         Case("norm", "x is zeros, weight ones, bias zeros", (no_x, draw(B, T, D), torch.ones(D), torch.zeros(D), tiny)),
         Case("norm", "x is zeros, with a weight and a bias", (no_x, 1 + draw(B, T, D), draw(D), draw(D), tiny)),
         Case("norm", "B = T = D: no axis can be told by its size", (*cube, tiny)),
         Case("residual", "two positions", (draw(1, 2, 4), draw(1, 2, 4), *four, tiny)),
+        Case("residual", "two positions, numbers around 10,000", (torch.full_like(steps, 1e4), steps, *four, tiny)),
         Case("residual", "a batch", (draw(B, T, D), draw(B, T, D), draw(D), draw(D), tiny)),
         Case("eps", "two positions, eps = 0.5", (nothing, draw(1, 2, 4), *four, large)),
         Case("eps", "eps = 0.5, a variance near 1", (no_x, draw(B, T, D), draw(D), draw(D), large)),

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from coursekit.data.reversal import reversal
 from coursekit.grading.calls import Seed
 from coursekit.grading.checks.common import (
+    FAR,
     SOFTMAXES,
     again,
     all_of,
@@ -42,7 +43,7 @@ from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 def luong_reference(query, keys, W=None):
     query, keys, W = wide([query, keys, W])
-    return (query[:, None] * (keys if W is None else keys @ W.T)).sum(dim=-1)
+    return (query[:, None] * (keys if W is None else keys @ W.mT)).sum(dim=-1)
 
 
 def luong_cases(generator: torch.Generator) -> list[Case]:
@@ -53,6 +54,8 @@ def luong_cases(generator: torch.Generator) -> list[Case]:
         Case("dot", "a batch", (draw(B, D), draw(B, S, D))),
         Case("dot", "B = S = D: no axis can be told by its size", (draw(4, 4), draw(4, 4, 4))),
         Case("dot", "many keys", (draw(B, D), draw(B, many := number(generator, 80, 120), D))),
+        Case("dot", "one key for each query", (draw(B, D), draw(B, 1, D))),
+        Case("general", "one key for each query, W not symmetric", (draw(B, D), draw(B, 1, D), draw(D, D))),
         Case("general", "keys of another size than the query", (draw(B, D), draw(B, S, K), draw(D, K))),
         Case("general", "query and keys of the same size, W not symmetric", (draw(B, D), draw(B, S, D), draw(D, D))),
         Case("general", "many keys", (draw(B, D), draw(B, many, K), draw(D, K))),
@@ -60,7 +63,7 @@ def luong_cases(generator: torch.Generator) -> list[Case]:
 
 
 def cosine(query, keys, W=None):
-    return luong_reference(F.normalize(query, dim=-1), F.normalize(keys if W is None else keys @ W.T, dim=-1))
+    return luong_reference(F.normalize(query, dim=-1), F.normalize(keys if W is None else keys @ W.mT, dim=-1))
 
 
 luong_score = Part(
@@ -80,7 +83,7 @@ luong_score = Part(
 
 def additive_reference(query, keys, W, U, v, *, hidden=lambda q, k: torch.tanh(q + k)):
     query, keys, W, U, v = wide([query, keys, W, U, v])
-    return hidden((query @ W.T)[:, None], keys @ U.T) @ v
+    return hidden((query @ W.mT)[:, None], keys @ U.mT) @ v
 
 
 def additive_cases(generator: torch.Generator) -> list[Case]:
@@ -88,6 +91,10 @@ def additive_cases(generator: torch.Generator) -> list[Case]:
     B, S, D, K = sizes(generator, 4)
     W, U, v = draw(D, D), draw(D, K), draw(D)
     square = draw(D, D), draw(D, D), draw(D)
+    many, steep = draw(B, number(generator, 80, 120), K), (W.clone(), U.clone())
+    many[..., 0] = many[..., 0].sign()
+    steep[0][0] = steep[1][0] = 0
+    steep[1][0, 0] = 100  # the first hidden unit is tanh of 100 or -100
     return [
         Case("formula", "a query of zeros: only U and the keys count", (zero(1, D), draw(1, S, K), W, U, v)),
         Case("formula", "keys of zeros: only W and the query count", (draw(1, D), zero(1, S, K), W, U, v)),
@@ -95,7 +102,7 @@ def additive_cases(generator: torch.Generator) -> list[Case]:
         Case("formula", "query and keys of the same size", (draw(1, D), draw(1, S, D), *square)),
         Case("batch", "a batch", (draw(B, D), draw(B, S, K), W, U, v)),
         Case("batch", "B = S: no axis can be told by its size", (draw(S, D), draw(S, S, K), W, U, v)),
-        Case("batch", "many keys", (draw(B, D), draw(B, number(generator, 80, 120), K), W, U, v)),
+        Case("batch", "many keys, tanh of 100 and -100 among others", (draw(B, D), many, *steep, v)),
     ]
 
 
@@ -141,14 +148,11 @@ masked_softmax = Part(
 
 
 def step_reference(
-    h, states, mask, W_c, *, combine=lambda c, h, W: torch.tanh(torch.cat([c, h], -1) @ W.T), weigh=softmax_reference
+    h, states, mask, W_c, *, combine=lambda c, h, W: torch.tanh(torch.cat([c, h], -1) @ W.mT), weigh=softmax_reference
 ):
     h, states, W_c = wide([h, states, W_c])
     weights = weigh(luong_reference(h, states), mask)
     return combine((weights[..., None] * states).sum(dim=1), h, W_c), weights
-
-
-FAR = 2.0**62  # a score is this squared, or 0 and what the other entries give: exact in every order of adding up
 
 
 def far_states(states: torch.Tensor, mask: torch.Tensor, real: float) -> torch.Tensor:
@@ -206,9 +210,9 @@ attention_step = Part(
             )
         ),
         "h and c are swapped: W_c multiplies [c; h], the context first": partial(
-            step_reference, combine=lambda c, h, W: torch.tanh(torch.cat([h, c], -1) @ W.T)
+            step_reference, combine=lambda c, h, W: torch.tanh(torch.cat([h, c], -1) @ W.mT)
         ),
-        "the tanh is missing": partial(step_reference, combine=lambda c, h, W: torch.cat([c, h], -1) @ W.T),
+        "the tanh is missing": partial(step_reference, combine=lambda c, h, W: torch.cat([c, h], -1) @ W.mT),
         "this is the context: it still has to be combined with h": partial(step_reference, combine=lambda c, h, W: c),
         "these are the scores: return the weights": lambda h, states, *rest: (
             step_reference(h, states, *rest)[0],
@@ -244,11 +248,11 @@ def bahdanau_reference(
         weights = weigh(luong_reference(query, states), mask)
         return weights, (weights[..., None] * states).sum(dim=1)
 
-    blind = torch.tanh(torch.cat([x, torch.zeros_like(s), s], -1) @ W_s.T)  # the state before it has looked
+    blind = torch.tanh(torch.cat([x, torch.zeros_like(s), s], -1) @ W_s.mT)  # the state before it has looked
     query = ask(s, blind)
     context = look(query, context_mask(mask))[1]
-    new = torch.tanh(torch.cat([x, context, s], -1) @ W_s.T)
-    return new, read_out(torch.cat(reads(new, context, x, s), -1) @ W_o.T), look(query, mask)[0]
+    new = torch.tanh(torch.cat([x, context, s], -1) @ W_s.mT)
+    return new, read_out(torch.cat(reads(new, context, x, s), -1) @ W_o.mT), look(query, mask)[0]
 
 
 def bahdanau_cases(generator: torch.Generator) -> list[Case]:
@@ -320,7 +324,7 @@ def batch_cases(generator: torch.Generator) -> list[Case]:
     about = f"4,000 sequences of up to {longest} of {symbols} symbols"
     return [
         Case("sequences", about, (*many, Seed(seeds[0]))),
-        Case("sequences", "the same state of the generator again", (*many, Seed(seeds[0])), secret="same"),
+        Case("sequences", "the same state of the generator again", (*many, Seed(seeds[0], alone=True)), secret="same"),
         Case("sequences", "the same generator, later", (*many, Seed(seeds[0], used=5)), secret="other"),
         Case("sequences", "another generator", (*many, Seed(seeds[1])), secret="other"),
         Case("sequences", "long sequences of many symbols", (4000, long, large, Seed(seeds[5])), secret="long"),
@@ -344,12 +348,12 @@ def judge_batch(case: Case, answers) -> str | None:
         if not np.isfinite(array).all():
             return f"{name} holds entries that are no finite number"
     kinds = {
-        "sequences": (source, "iu", "source must hold integers"),
-        "target": (target, "iu", "target must hold integers"),
+        "sequences": (source, "iu" if case.secret is None else "i", "source is not of type torch.long"),
+        "target": (target, "i", "target is not of type torch.long"),
     }
     array, kind, words = kinds.get(case.aspect, (mask, "b", "mask must be boolean"))
     if array.dtype.kind not in kind:
-        return words + values(array.dtype, "torch.long" if kind == "iu" else "torch.bool")
+        return words + values(array.dtype, "torch.bool" if kind == "b" else "torch.long")
     source, mask, target = source.astype(np.int64), mask.astype(bool), target.astype(np.int64)
     lengths = mask.sum(axis=1)
     if case.aspect == "mask":
@@ -422,7 +426,16 @@ def judge_draws(source, mask, longest, symbols, pairs=True) -> str | None:
             return words
     if pairs and tied(np.where(mask, source, -1), 1 / symbols):
         return "two symbols of a sequence depend on each other, wherever they stand: draw each for itself"
+    if pairs and not all(equally_likely(triples(source, mask, first, symbols)) for first in range(3)):
+        return "of three symbols in a row two say what the third one is: draw each for itself"
     return None
+
+
+def triples(source, mask, first, symbols) -> np.ndarray:
+    """How often each three symbols stand side by side, three by three from place ``first`` on."""
+    end = first + (mask.shape[1] - first) // 3 * 3
+    three, real = (array[:, first:end].reshape(-1, 3) for array in (source, mask))
+    return np.bincount(three[real[:, 2]] @ [symbols**2, symbols, 1], minlength=symbols**3)
 
 
 def padded_right(mask: np.ndarray) -> bool:
@@ -513,7 +526,7 @@ def judge_model(case: Case, answers) -> str | None:
     )
 
 
-train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="trained", seconds=90)
+train = Part("train", {"symbols": 5, "sequences": 10}, model_cases, judge=judge_model, result="model", seconds=90)
 
 PARTS = (luong_score, additive_score, masked_softmax, attention_step, bahdanau_step, reversal_batch, train)
 WRITTEN = {"read_a_map": 10}

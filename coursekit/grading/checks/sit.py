@@ -315,12 +315,13 @@ def reconstruction_reference(found, clean, masks) -> np.ndarray:
 
 @with_slopes(4)
 def reconstruction_cases(generator: torch.Generator) -> list[Case]:
-    def case(aspect, about, B, C, height, width, covered: Sequence[int] = ()):
-        """``covered``: how many pixels, of each image."""
+    def case(aspect, about, B, C, height, width, covered: Sequence[int] = (), copied: bool = False):
+        """``covered``: how many pixels, of each image; with ``copied`` the others are found as they are."""
         draw = partial(numbers, B, C, height, width, generator=generator)
         order = torch.rand(B, height * width, generator=generator).argsort(dim=1)
         masks = order < torch.tensor(covered)[:, None]
-        return Case(aspect, about, (draw(scale=2.0), draw(scale=2.0), masks.view(B, height, width)))
+        found, clean, masks = draw(scale=2.0), draw(scale=2.0), masks.view(B, height, width)
+        return Case(aspect, about, (found.where(masks[:, None], clean) if copied else found, clean, masks))
 
     B, C, height, width = sizes(generator, 4, 2, 6)
     pixels = height * width
@@ -330,7 +331,9 @@ def reconstruction_cases(generator: torch.Generator) -> list[Case]:
         case("which pixels", "one image, five pixels corrupted", 1, 1, 4, 5, [5]),
         case("which pixels", "one image, all pixels corrupted", 1, 1, 2, 3, [6]),
         case("batch", "two images of 2 x 2, one and three pixels corrupted", 2, 1, 2, 2, [1, 3]),
-        case("batch", "one image, three channels", 1, 3, 3, 2, [4]),
+        case(
+            "batch", "one image, three channels, what is not corrupted is found as it is", 1, 3, 3, 2, [4], copied=True
+        ),
         case("batch", "images with different numbers of corrupted pixels", B, C, height, width, [*some, 1]),
         case("batch", "B = C = height = width: no axis can be told by its size", 4, 4, 4, 4, [3, 7, 10, 15]),
         case("nothing corrupted", "the second of three images has no corrupted pixel", 3, 2, 3, 4, [5, 0, 12]),
@@ -404,11 +407,13 @@ def contrastive_cases(generator: torch.Generator) -> list[Case]:
             lengths = length * (0.3 + torch.rand(B, 2, 1, generator=generator))
         return Case(aspect, about, (F.normalize(vectors, dim=-1) * lengths, temperature))
 
-    def cold(about, B, d):
-        """Short vectors, all of them much alike: their cosines over the temperature are more than exp can take."""
+    def cold(about, B, d, temperature, aside=False):
+        """Short vectors, all of them much alike: their cosines over the temperature are more than exp can take. With
+        ``aside`` one is not: beside its cosine with itself a double forgets those with the others."""
         vectors = 1 + 0.2 * numbers(B, 2, d, generator=generator)
+        vectors[0, 0] -= vectors[0, 0].mean() if aside else 0
         lengths = 1e-3 * (0.3 + torch.rand(B, 2, 1, generator=generator))
-        return Case("temperature", about, (F.normalize(vectors, dim=-1) * lengths, 0.01))
+        return Case("temperature", about, (F.normalize(vectors, dim=-1) * lengths, temperature))
 
     corner = torch.tensor([[[1.0, 0], [1, 0]], [[0, 1], [0.6, 0.8]]])
     B, d = sizes(generator, 2, 3, 7)
@@ -420,7 +425,8 @@ def contrastive_cases(generator: torch.Generator) -> list[Case]:
         case("batch", "d = 2 B = 8, temperature 1: no axis can be told by its size", 4, 8, 1.0),
         case("temperature", f"two images, temperature {tau:.1f}", 2, 3, tau),
         case("temperature", f"a batch, temperature {tau:.1f}", B + 1, d, tau),
-        cold("vectors of length 0.001 that are much alike, temperature 0.01", B, d),
+        cold("vectors of length 0.001 that are much alike, temperature 0.01", B, d, 0.01),
+        cold("one is at right angles to the others, which are much alike, temperature 0.02", B, d, 0.02, aside=True),
         case("lengths", "two images, vectors of other lengths, temperature 1", 2, 3, 1.0, 3.0),
         case("lengths", "a batch of vectors of other lengths", B, d + 1, 0.5, 2.0),
     ]
@@ -447,6 +453,10 @@ def contrasted_with(
         return losses.unflatten(0, (-1, 2))
 
     return mistake
+
+
+def nearly_unit(vectors: Tensor, least: float) -> Tensor:
+    return vectors / (vectors.norm(dim=-1, keepdim=True) + least)
 
 
 def first_views(vectors: Tensor, temperature: float) -> Tensor:
@@ -478,6 +488,11 @@ contrastive_losses = Part(
             "this is the partner's place as if all first views came before all second ones: the two views of an image "
             "are vectors[b, 0] and vectors[b, 1]": contrasted_with(other=halves),
             "the vectors are not scaled to length 1": contrasted_with(lambda vectors: vectors),
+            **{
+                f"{least:g} is added to the lengths, which short vectors feel: divide each by its length alone, as "
+                "F.normalize does": contrasted_with(partial(nearly_unit, least=least))
+                for least in (1e-8, 1e-7, 1e-6, 1e-5)
+            },
         },
     ),
     result="run_contrastive_losses",
@@ -968,7 +983,7 @@ pretrain = Part(
     {f"{LOW:.0%} right": 6, f"{HIGH:.0%} right": 8},
     pretrain_cases,
     judge=judge_features,
-    result="trained",
+    result="model",
     seconds=180,
 )
 

@@ -103,9 +103,11 @@ def encoder_reference(
 def encoder_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, B, T, n_heads, D, silent=(), real=None, scale=2.0):
+    def case(aspect, about, B, T, n_heads, D, silent=(), real=None, scale=2.0, high=0.0):
+        """With ``high`` one hidden unit is about that."""
         real = torch.ones(B, T, dtype=torch.bool) if real is None else real
         weights = silenced(random_weights(D, D + 3, 1, generator), *silent)
+        weights[7][0] += high  # the bias of ``up``
         return Case(aspect, about, (draw(B, T, D, scale=scale), real, n_heads, *weights))
 
     B, T = sizes(generator, 2)
@@ -115,7 +117,7 @@ def encoder_cases(generator: torch.Generator) -> list[Case]:
         case("attention", "one sequence, one head; the feed-forward network gives zeros", 1, 2, 1, 6, silent=[4]),
         case("attention", "a batch, two heads; the feed-forward network gives zeros", B, T, 2, 8, silent=[4]),
         case("feed-forward", "one sequence; the attention gives zeros", 1, 2, 1, 6, silent=[1]),
-        case("feed-forward", "a batch; the attention gives zeros", B, T, 2, 8, silent=[1]),
+        case("feed-forward", "a batch, hidden units of 30; the attention gives zeros", B, T, 2, 8, [1], high=30.0),
         case("whole layer", "a batch, three heads", B, T, 3, 12),
         case("whole layer", "B = T = H = Dh: no axis can be told by its size", 4, 4, 4, 16),
         case("padding", "a batch, padding on the right", B, T, 2, 8, [4], place < lengths),
@@ -186,9 +188,11 @@ def decoder_reference(
 def decoder_cases(generator: torch.Generator) -> list[Case]:
     draw = partial(numbers, generator=generator)
 
-    def case(aspect, about, B, T, S, n_heads, D, silent=(), real=None):
+    def case(aspect, about, B, T, S, n_heads, D, silent=(), real=None, high=0.0):
+        """With ``high`` one hidden unit is about that."""
         real = torch.ones(B, S, dtype=torch.bool) if real is None else real
         weights = silenced(random_weights(D, D + 3, 2, generator), *silent)
+        weights[13][0] += high  # the bias of ``up``
         return Case(aspect, about, (draw(B, T, D), draw(B, S, D), real, n_heads, *weights))
 
     B, T, S = sizes(generator, 3)
@@ -210,14 +214,24 @@ def decoder_cases(generator: torch.Generator) -> list[Case]:
             no_cross,
             square,
         ),
-        case("self-attention", f"a long sequence{quiet}", 1, number(generator, 120, 160), 3, 2, 8, no_cross),
+        case("self-attention", f"a long sequence{quiet}", 1, number(generator, 520, 560), 3, 2, 8, no_cross),
         case("cross-attention", f"one sequence, one head{quiet}", 1, 2, 3, 1, 6, no_self),
         case("cross-attention", f"a batch, more target than source tokens{quiet}", B, S + T, S, 2, 8, no_self),
         case("cross-attention", f"as many target as source tokens{quiet}", B, 5, 5, 2, 8, no_self),
-        case("whole layer", "a batch, three heads", B, T, S, 3, 12),
+        case("whole layer", "a batch, three heads, hidden units of 30", B, T, S, 3, 12, high=30.0),
         case("whole layer", "B = T = S = H = Dh: no axis can be told by its size", 4, 4, 4, 4, 16),
         case("padding", f"a batch{quiet}", B, T, S, 2, 8, no_self, real),
-        case("padding", f"as many target as source tokens{quiet}", B, 5, 5, 2, 8, no_self, square),
+        case(
+            "padding",
+            f"as many target as source tokens, padding on the left{quiet}",
+            B,
+            5,
+            5,
+            2,
+            8,
+            no_self,
+            square.flip(1),
+        ),
     ]
 
 
@@ -571,7 +585,10 @@ def beam_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, settings, seen, unseen=(), draw=any_table):
         early = [rule for rule in (BEST_NOW, K_NOW) if rule not in seen]
         table = table_for(settings, [*seen, LAST_ONLY], [*unseen, *early], draw, generator)
-        return Case(aspect, about, (table, *settings))
+        symbols = table.shape[1]
+        shift = number(generator, 1, symbols - 1)  # so that neither bos_id is 0 nor eos_id 1
+        table = table.roll((shift, shift), (1, 2))
+        return Case(aspect, about, (table, *settings, BOS + shift, (EOS + shift) % symbols))
 
     harmless = [ONE, OWN, TOGETHER, FIRST, ENDED_ONLY]
     late, longer = "the most likely sequence has not ended", "two beams, alpha = 0.6; a long sequence wins late"
@@ -582,6 +599,7 @@ def beam_cases(generator: torch.Generator) -> list[Case]:
         case("search", "two beams, no penalty, longer", (2, 0.0, 6), [OWN], [ENDED_ONLY]),
         case("search", "two beams miss the most likely sequence", (2, 0.0, 5), [MORE, MANY], [ENDED_ONLY]),
         case("search", "three beams, no penalty", (3, 0.0, 5), [TOGETHER, FIRST], [ENDED_ONLY]),
+        case("search", "more beams than symbols", (12, 0.0, 4), [], [ENDED_ONLY]),
         case("length penalty", "one beam, alpha = 0.6", (1, 0.6, 4), [GOES_ON, PLAIN], harmless),
         case("length penalty", "three beams, alpha = 0.6", (3, 0.6, 5), [GOES_ON, PLAIN], harmless),
         case("length penalty", longer, (2, 0.6, 7), too_early, [ONE, OWN, TOGETHER, ENDED_ONLY], late_winner),
@@ -589,9 +607,11 @@ def beam_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def beam_reference(table, beams, alpha, max_length, **mistake):
-    symbols, worth = search(Language(table), beams, alpha, max_length, **mistake)
-    return np.array(symbols, int), worth
+def beam_reference(table, beams, alpha, max_length, bos_id, eos_id, **mistake):
+    others = [i for i in range(table.shape[1]) if i not in (bos_id, eos_id)]
+    ids = np.array([bos_id, eos_id, *others])  # of the symbols BOS, EOS and so on
+    symbols, worth = search(Language(table[:, ids][:, :, ids]), beams, alpha, max_length, **mistake)
+    return ids[list(symbols)], worth
 
 
 beam_search = Part(
@@ -718,7 +738,7 @@ train = Part(
     {"BLEU 40": 5, "BLEU 80": 7, "padding": 4},
     translator_cases,
     judge=judge_translator,
-    result="trained",
+    result="model",
     seconds=180,
 )
 

@@ -238,9 +238,12 @@ def tokens_cases(generator: torch.Generator) -> list[Case]:
         weights[3] = 0 * weights[3] if still else weights[3]
         return Case(aspect, f"embed: {about}", ("embed", draw(B, C, rows * P, columns * P), P, *weights))
 
-    def read(about, B, T, D, K):
+    def read(about, B, T, D, K, alike=False):
+        """With ``alike`` all numbers of the first class token are the same."""
         weights = [1 + draw(D, scale=0.3), draw(D, scale=0.3), draw(K, D), draw(K)]
-        return Case("read out", f"read_out: {about}", ("read_out", 1 + draw(B, T, D, scale=3.0), *weights))
+        z = 1 + draw(B, T, D, scale=3.0)
+        z[:1, 0] = 2.0 if alike else z[:1, 0]
+        return Case("read out", f"read_out: {about}", ("read_out", z, *weights))
 
     B, P, D = sizes(generator, 3, 2, 4)
     rows, columns = sizes(generator, 2, 2, 4)
@@ -252,7 +255,7 @@ def tokens_cases(generator: torch.Generator) -> list[Case]:
         embed("positions", f"a batch of {rows} x {columns} patches", B, 2, rows, columns, P, D),
         embed("positions", "B = T = D: no axis can be told by its size", 5, 1, 2, 2, 2, 5),
         read("one image of three tokens, D = 6", 1, 3, 6, 2),
-        read("a batch", B, 1 + rows * columns, D + 6, K),
+        read("a batch; all numbers of one class token are the same", B, 1 + rows * columns, D + 6, K, alike=True),
         read("B = T = D = K: no axis can be told by its size", 7, 7, 7, 7),
     ]
 
@@ -281,6 +284,9 @@ READS: dict[str, Callable[..., Tensor]] = {
     ),
     "the mean of the patches is read: the class token speaks for the image": partial(
         read_reference, choose=lambda z: z[:, 1:].mean(dim=1)
+    ),
+    "the eps of the layer norm is missing, without which a token of equal numbers gives 0 / 0": partial(
+        read_reference, normalise=partial(norm, eps=0.0)
     ),
     "the layer norm before the head is missing": partial(read_reference, normalise=lambda z, scale, shift: z),
 }
@@ -426,6 +432,7 @@ def resize_cases(generator: torch.Generator) -> list[Case]:
         case("smaller", (more, more), (n, n), D),
         case("not square", (2, 2), (2, 4), 2),
         case("not square", (n, n), (more, n), D),
+        case("not square", (2, 8), (4, 4), D),
         case("not square", (a, b), (more, more + 1), D),
         case("not square", (a, c), (more + 1, more), D),
     ]

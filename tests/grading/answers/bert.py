@@ -116,6 +116,10 @@ def pair_sentences(documents, generator):
     (0, "every pair has the label 0", """def pair_sentences(documents, generator):
     return [(a, b, 0) for document in documents for a, b in zip(document, document[1:])]
 """),
+    (2, "A or B is none of the sentences that were given", "return pairs", """longest = max(len(b) for _, b, _ in pairs)
+    return [(a, b + [0] * (longest - len(b)), label) for a, b, label in pairs]"""),
+    (9, "a coin decides for each pair by itself", "if draw(2)", "if coins[len(pairs) % 64]",
+     "    pairs = []\n", "    pairs, coins = [], torch.randint(2, (64,), generator=generator)\n"),
     (10, "a second call with the same generator gives the same again",
      "    def draw", "    generator = torch.Generator().set_state(generator.get_state())\n    def draw"),
     (10, "a number that has few values", "    def draw",
@@ -127,10 +131,11 @@ def pair_sentences(documents, generator):
     (9, "says what that of another one is: a coin decides", "    pairs = []\n", "    pairs, coins = [], {}\n",
      "if draw(2)", "if coins.setdefault(tuple(a), draw(2))"),
     (9, "the pairs are in another order", "return pairs", "return pairs[::-1]"),
+    (0, "far more pairs than the documents make", "return pairs", "return pairs * 9"),
     (9, "B stands two places behind A", "i + 1", "min(i + 2, len(document) - 1)"),
 ]),
 "mask_words": (FIRST, ["""def mask_words(ids, mask, vocab_size, generator):
-    free = mask & (ids >= 5)
+    free = mask & (ids != CLS) & (ids != SEP)
     number = (0.15 * mask.sum(dim=1)).round().clamp(min=1)
     rank = torch.rand(ids.shape, generator=generator).masked_fill(~free, 9).argsort(1).argsort(1)
     chosen = (rank < number[:, None]) & free
@@ -159,7 +164,8 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
     found = course.mask_tokens({"ids": ids, "mask": mask}, WordPiece(names), generator)
     return found["ids"], found["masked"]
 """], [
-    (10, "a [SEP] is chosen", "ids >= 5", "ids != CLS"),
+    (10, "a [SEP] is chosen", " & (ids != SEP)", ""),
+    (10, "[UNK] is not chosen as often as other tokens", "(ids != CLS) & (ids != SEP)", "(ids >= 5)"),
     (10, "padding is counted", "(0.15 * mask.sum(dim=1))", "torch.full((len(ids),), 0.15 * ids.shape[1])"),
     (9, "every chosen token becomes [MASK]", "fate < 0.8", "fate < 2", "(fate >= 0.8) & (fate < 0.9)", "(fate > 2)"),
     (14, "drawn from those of the texts", "torch.randint(vocab_size, ids.shape, generator=generator)",
@@ -221,6 +227,7 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
      """p = logits[masked].exp() / logits[masked].exp().sum(dim=-1, keepdim=True)
     return -p.gather(1, target[masked][:, None]).log().mean()"""),
     (0, "is this a sum where a mean is asked for?", "target[masked]", 'target[masked], reduction="sum"'),
+    (9, "no gradient arrives", "target[masked])", "target[masked]).item()"),
 ]),
 "best_spans": (FIRST, ["""def best_spans(start, end, allowed, longest=None):
     found = []
@@ -341,6 +348,7 @@ def tag_scores(logits, tags, tagged):
      "right[tagged]", "right[tagged & (tags > 0)]"),
     (9, "this is the mean of the texts' means", "losses[tagged]", "((losses * tagged).sum(dim=1) / tagged.sum(dim=1))"),
     (9, "the sum is divided by all places", "right[tagged]", "(right * tagged)"),
+    (9, "no gradient arrives", "losses[tagged].mean()", "losses[tagged].mean().item()"),
 ]),
 "fine_tune": (FIRST, ["""from coursekit.models.bert import Bert
 def fine_tune(body, batch):

@@ -36,7 +36,11 @@ def follow(teacher, student, momentum):
      "in zip(teacher.parameters(), student.parameters()):",
      "in [ts for ts in zip(teacher.parameters(), student.parameters()) if ts[0].dim() > 1]:"),
     (5, "has the right shape but wrong values", "teacher.parameters(), student.parameters()",
-     "[teacher[0].weight, teacher[0].bias], [student[0].weight, student[0].bias]"),
+     "teacher.layers[1].parameters(), student.layers[1].parameters()"),
+    (5, "only the linear layers follow",
+     "in zip(teacher.parameters(), student.parameters()):",
+     "in [ts for t, s in zip(teacher.modules(), student.modules()) if isinstance(t, nn.Linear)\n"
+     "                             for ts in zip(t.parameters(), s.parameters())]:"),
     (0, "it counts as soon as something of 'teacher' is right", """def momentum_at(step, steps, momentum):
     return momentum
 def follow(teacher, student, momentum):
@@ -219,6 +223,11 @@ def training_step(student, teacher, optimizer, centre, views, settings):
 """),
     (9, "has the right shape but wrong values", "    optimizer.step()\n",
      "    for ours in student.parameters():\n        ours.data -= 0.5 * ours.grad\n"),
+    (14, "the student's step is not the optimizer's", "    optimizer.step()\n",
+     """    rate, decay = (optimizer.param_groups[0][name] for name in ("lr", "weight_decay"))
+    for ours in student.parameters():
+        ours.data -= rate * (ours.grad + decay * ours.data)
+"""),
     (14, "the gradients are not set to zero", "    optimizer.zero_grad()\n", ""),
 ]),
 "knn_votes": (FIRST, ["""def knn_votes(features, labels, queries, k, temperature, classes):

@@ -65,6 +65,7 @@ def gpt_block(x, w, n_heads):
     (12, "the result holds entries that are no finite number",
      "return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
      "e = (query @ key.mT / query.shape[-1] ** 0.5).exp() * mask\n    return e / e.sum(dim=-1, keepdim=True) @ value"),
+    (12, "equal scores, far below -10,000,000,000", "attn_mask=mask", "attn_mask=-1e4 * ~mask"),
     (8, "has the right shape but wrong values", 'F.gelu(F.linear(z, *w["up"]), approximate="tanh")',
      '(lambda u: u * torch.sigmoid(1.5957691216 * (u + 0.0435 * u**3)))(F.linear(z, *w["up"]))'),
     (8, "the heads are cut by a view alone",
@@ -100,6 +101,9 @@ def gpt_block(x, w, n_heads):
     (5, "this is the mean of the texts' means", "losses[counts]", "((losses * counts).sum(dim=1) / counts.sum(dim=1))"),
     (5, "the sum is divided by all places", "losses[counts]", "(losses * counts)"),
     (10, "no gradient arrives", ".mean()", ".mean().item()"),
+    (9, "logits of several hundred",
+     'F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")',
+     "-logits[:, :-1].softmax(dim=-1).clamp(min=1e-30).log().gather(2, ids[:, 1:, None])[..., 0]"),
 ]),
 "may_come": (FIRST, ["""def may_come(logits, k=None, p=None):
     kept = torch.ones(logits.shape, dtype=torch.bool)
@@ -146,7 +150,14 @@ def may_come(logits, k=None, p=None):  # the course's own
     (0, "True and False have changed places", "return kept", "return ~kept"),
     (12, "150 tokens, of which many may come", ".sort(dim=-1, descending=True)",
      ".topk(min(24, logits.shape[-1]))"),
+    (11, "of which most are 0 to a computer",
+     "torch.zeros_like(kept).scatter(-1, logits.topk(k).indices, True)",
+     "(chance := logits.softmax(dim=-1)) >= chance.topk(k).values[..., -1:]"),
     (6, "k + 1 tokens are kept", "logits.topk(k)", "logits.topk(k + 1)"),
+    (12, "exp overflows for large logits", "chance, ids = logits.masked_fill(~kept, -torch.inf).softmax(dim=-1)",
+     """chance = logits.exp() * kept
+        chance, ids = (chance / chance.sum(dim=-1, keepdim=True))"""),
+    (8, "a batch, k = None, p = 0.97", "if p is not None:", "if p is not None:\n        p = min(max(p, 0.1), 0.9)"),
 ]),
 "draw_token": (FIRST, ["""def draw_token(logits, temperature, k, p, generator):
     if temperature == 0: return logits.max(dim=-1).indices
@@ -179,6 +190,8 @@ def may_come(logits, k=None, p=None):  # the course's own
     noise = -torch.empty_like(logits).exponential_(generator=generator).log()
     return (logits + noise).argmax(dim=-1)
 """], [
+    (10, "probability tensor contains either", "chance = logits.softmax(dim=-1)",
+     "chance = logits.exp()\n    chance = chance / chance.sum(dim=-1, keepdim=True)"),
     (6, "the temperature has no effect", "    logits = logits / temperature\n", ""),
     (6, "the logits are multiplied by the temperature", "/ temperature", "* temperature"),
     (10, "the temperature comes last", "    logits = logits / temperature\n", "",
@@ -186,7 +199,11 @@ def may_come(logits, k=None, p=None):  # the course's own
     (9, "top-p comes before top-k", "    if k is not None: logits = top_k(logits, k)\n", "",
      "    chance = logits", "    if k is not None: logits = top_k(logits, k)\n    chance = logits"),
     (10, "at temperature 0 it is not the most likely", "return logits.max(dim=-1).indices", "temperature = 1"),
+    (8, "it is always the most likely token that comes: draw", "temperature == 0", "temperature < 0.2"),
     (11, "not from one with a seed of its own", "generator=generator", "generator=torch.Generator().manual_seed(0)"),
+    (11, "the same one later, gave the same result", "    return torch.multinomial(chance, 1, generator=generator)",
+     "    copy = torch.Generator()\n    copy.set_state(generator.get_state())\n"
+     "    return torch.multinomial(chance, 1, generator=copy)"),
     (2, "one token for each row", ".squeeze(1)", ""),
     (3, "the tokens of two rows depend on each other",
      "return torch.multinomial(chance, 1, generator=generator).squeeze(1)",
@@ -266,6 +283,8 @@ def pack_rows(documents, length, end_id):  # the course's own
     (0, "there are no ends", "[end_id] + [i for d in documents for i in d + [end_id]]", "sum(documents, [])"),
     (0, "there is no end before the first document", "[end_id] + [i", "[i"),
     (0, "the rows share no token", "length, length", "length, length + 1"),
+    (5, "one of them empty", "in documents for i", "in documents if d for i"),
+    (5, "ids of 40,000", "torch.tensor(inputs)", "torch.tensor(inputs, dtype=torch.int16)"),
     (3, "the rest is filled up", "rows = ", "stream += (1 - len(stream)) % length * [end_id]\n    rows = "),
     (3, "a last row that just fits is missing", "- length", "- length - 1"),
     (6, "the targets are the inputs", "stream[at + 1 : at + length + 1]", "stream[at : at + length]"),

@@ -38,6 +38,8 @@ def count_bigrams(documents, vocab_size):  # the course's own windows
     (0, "a pair that comes again is counted once", "counts[h, w] += 1", "counts[h, w] = 1"),
     (4, "the right shape but wrong values", "vocab_size, vocab_size)", "vocab_size, vocab_size, dtype=torch.half)"),
     (6, "the empty document is left out", "in documents:", "in filter(None, documents):"),
+    (6, "two empty documents and no other", "    counts =",
+     "    if not any(documents): return torch.zeros(vocab_size)\n    counts ="),
     (0, "these are frequencies", "return counts", "return counts / counts.sum(dim=1, keepdim=True).clamp(min=1)"),
 ]),
 "smooth": (FIRST, ["""def add_k(counts, k):
@@ -108,6 +110,9 @@ def kneser_ney(counts, D):
     (7, "p(w) has no discount", "(contexts - D).clamp(min=0)", "contexts",
      " + D * (contexts > 0).sum() / contexts.sum() / V", ""),
     (11, "the row of an unseen context is 0 / 0", "p[h] = below", "pass"),
+    (11, "two empty rows, V = 7", "p[h] = below", "p[h] = below if h == counts.sum(dim=1).argmin() else 1 / V"),
+    (7, "the right shape but wrong values", "    contexts = (counts",
+     "    counts = counts.long().byte().float()\n    contexts = (counts"),
 ]),
 "measure": (FIRST, ["""def ln(p):
     return math.log(p) if p > 0 else -math.inf
@@ -134,8 +139,8 @@ def measure(p, documents, characters):  # the course's own
     return found.perplexity, found.bits_per_character
 """], [
     (5, "2 is raised to a mean of natural logarithms", "math.exp", "2 ** "),
-    (2, "the end is not predicted", "zip([END] + d, d + [END])", "zip([END] + d, d)"),
-    (2, "the first token is not predicted", "zip([END] + d, d + [END])", "zip(d, d[1:] + [END])"),
+    (0, "the end is not predicted", "zip([END] + d, d + [END])", "zip([END] + d, d)"),
+    (0, "the first token is not predicted", "zip([END] + d, d + [END])", "zip(d, d[1:] + [END])"),
     (5, "divided by the characters", "len(logs)", "characters"),
     (5, "the mean of the documents' perplexities", """def measure(p, documents, characters):
     each, bits = [], 0.0
@@ -153,6 +158,17 @@ def measure(p, documents, characters):  # the course's own
             product *= p[h, w]
             N += 1
     return product ** (-1 / N), -product.log2() / characters
+"""),
+    (8, "0 times ln 0 is nan", """def measure(p, documents, characters):
+    counts = count_bigrams(documents, len(p))
+    nats = -(counts * p.log()).sum()
+    return (nats / counts.sum()).exp(), nats / math.log(2) / characters
+def count_bigrams(documents, V):
+    counts = torch.zeros(V, V)
+    for d in documents:
+        for h, w in zip([END] + d, d + [END]):
+            counts[h, w] += 1
+    return counts
 """),
     (8, "a probability of 0 is lifted to 1e-10", "p[h, w].item()", "max(p[h, w].item(), 1e-10)"),
     (8, "a probability of 0 is lifted to 1e-12", "p[h, w].item()", "max(p[h, w].item(), 1e-12)"),
@@ -226,6 +242,37 @@ def encode_bpe(word, merges, first):
      "                found[pair] =", "                if pair not in merges: found[pair] ="),
     (13, "the new symbols have the wrong numbers", "first + len(merges)", "first + len(merges) + 1"),
     (13, "it stops at pairs that were seen once", "not found", "max(found.values(), default=0) < 2"),
+    (4, "ValueError", """def merge_pair(word, pair, new):
+    return list(bytes(word).replace(bytes(pair), bytes([new])))
+def learn_bpe(words, counts, n_merges, first):
+    merges = []
+    while len(merges) < n_merges:
+        found = {}
+        for word, count in zip(words, counts):
+            for pair in zip(word, word[1:]):
+                found[pair] = found.get(pair, 0) + count
+        if not found:
+            break
+        merges.append(min(found, key=lambda pair: (-found[pair], pair)))
+        words = [merge_pair(word, merges[-1], first + len(merges) - 1) for word in words]
+    return merges
+def encode_bpe(word, merges, first):
+    for k, pair in enumerate(merges):
+        word = merge_pair(word, pair, first + k)
+    return word
+"""),
+    (12, "it stopped with ValueError: min()", "    for k, pair in enumerate(merges):\n        word",
+     """    rank = {pair: k for k, pair in enumerate(merges)}
+    while True:
+        pair = min(zip(word, word[1:]), key=lambda pair: rank.get(pair, len(rank)))
+        if pair not in rank: break
+        k = rank[pair]
+        word"""),
+    (13, "a word that comes twice counts once", "    merges = []\n    while", """    merges = []
+    table = dict(zip(map(tuple, words), counts))
+    words, counts = list(table), list(table.values())
+    while"""),
+    (9, "the pairs are compared as texts", "-found[pair], pair[0], pair[1]", "-found[pair], str(pair)"),
     (12, "the last learned first: begin with the first",
      "k, pair in enumerate(merges)", "k in range(len(merges) - 1, -1, -1)", "pair, first + k", "merges[k], first + k"),
     (12, "the leftmost pair is merged, whichever it is",
@@ -272,6 +319,21 @@ def wordpiece(word, vocabulary):  # the course's own
     (3, "the pieces have lost their ##", "(token)", "(word[start:end])"),
     (3, "is cut into pieces", 'def wordpiece(word, vocabulary): return [word] if word in vocabulary else ["[UNK]"]'),
     (7, "wrong", "range(len(word), start", "range(min(len(word), start + 6), start"),
+    (7, "capitals have become small letters", "    result, start", "    word = word.lower()\n    result, start"),
+    (7, "the vocabulary 0 [UNK], 1 ##., 2", """import re
+def wordpiece(word, vocabulary):
+    pieces = sorted(vocabulary, key=len, reverse=True)
+    first = re.compile("|".join(p for p in pieces if p[:2] != "##"))
+    inner = re.compile("|".join([p[2:] for p in pieces if p[:2] == "##"] or ["$."]))
+    result, start = [], 0
+    while start < len(word):
+        found = (inner if start else first).match(word, start)
+        if not found:
+            return ["[UNK]"]
+        result.append("##" * (start > 0) + found.group())
+        start = found.end()
+    return result
+"""),
     (7, "the shortest piece is taken", "len(word), start, -1", "start + 1, len(word) + 1"),
     (7, "it goes back and tries a shorter piece", """def wordpiece(word, vocabulary, mark=""):
     if not word:
@@ -320,8 +382,11 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     (8, "one token too late", "[:, :-1]", "[:, 1:]"),
     (8, "the contexts are turned round", "[:, :-1]", "[:, :-1].flip(1)"),
     (8, "the context of the end is missing", "[:, :-1]", "[:-1, :-1]"),
+    (8, "the document [], n = 4", "def contexts(document, n):",
+     "def contexts(document, n):\n    if not document: return torch.zeros(1, n)"),
     (8, "wrong shape", "def contexts(document, n):", "def contexts(document, n):\n    n = min(n, 6)"),
     (6, "wrong values", "torch.cat([C[column]", "torch.cat([C[column.clamp(max=40)]"),
+    (6, "no finite number", "torch.tanh(F.linear(x, H, d))", "((e := F.linear(x, H, d).mul(2).exp()) - 1) / (e + 1)"),
     (2, "the tanh is forgotten", "torch.tanh(F.linear(x, H, d))", "F.linear(x, H, d)"),
     (2, "`d` is not used", "(x, H, d)", "(x, H)"),
     (6, "`b` is not used", "(x, W, b)", "(x, W)"),
@@ -348,6 +413,7 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     cell.load_state_dict(weights)
     return cell(x, (h, c))
 """], [
+    (0, "no finite number", "i.sigmoid()", "(i.exp() / (1 + i.exp()))", "f.sigmoid()", "(f.exp() / (1 + f.exp()))"),
     (0, "the last two blocks have changed places", "i, f, g, o = z", "i, f, o, g = z"),
     (0, "the first two blocks have changed places", "i, f, g, o = z", "f, i, g, o = z"),
     (0, "nothing is forgotten", "f.sigmoid() * c", "c"),
@@ -405,5 +471,11 @@ def scores(context, C, H, d, U, b, W):  # the course's own network with these we
     (0, "the training diverged", "n=8", "n=6", "range(1500)", "range(3)", "    return model",
      "    for p in model.parameters():\n        p.data *= 1e30\n    return model"),
     (0, "another vocabulary", "V, n=8", "V + 3, n=6", "range(1500)", "range(5)"),
+    (0, "neither an NNLM nor an RNNLM", """def train():
+    model = torch.nn.Module()
+    model.embedding, model.H = torch.nn.Embedding(V, 1), torch.nn.Linear(1, 1_000_000, bias=False)
+    return model
+"""),
+    (0, "words before each: at most 100 do", "n=8", "n=120", "range(1500)", "range(0)"),
 ]),
 })  # fmt: skip

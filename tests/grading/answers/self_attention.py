@@ -152,6 +152,12 @@ class MultiHeadAttention(nn.Module):
     (0, "the output projection is missing", "self.out(together.reshape(B, T, D))", "together.reshape(B, T, D)"),
     (0, "attend returns a pair, of which you need the first", "heads, _ = ", "heads = "),
     (18, "the mask is not used", "value, mask)", "value)"),
+    (18, "mask (H, T, T)", "B, T, D = x.shape", """B, T, D = x.shape
+        if mask is not None and mask.dim() == 3:
+            mask = mask[:, None]"""),
+    (18, "if the mask is not used", "self.n_heads = n_heads", "self.n_heads, self.kept = n_heads, None",
+     "value, mask)", "value, self.kept)", "heads, _ =", "self.kept = mask if self.kept is None else self.kept\n"
+     "        heads, _ ="),
     (18, "the forbidden scores get a number such as -20", "heads, _ = course.attend(query, key, value, mask)",
      """e = query @ key.mT / (D // self.n_heads) ** 0.5
         heads = (e if mask is None else e.masked_fill(~mask, -20)).softmax(dim=-1) @ value"""),
@@ -207,6 +213,7 @@ def add_positions(x):
     (0, "the exponent is i / (D/2 - 1)", "-torch.arange(0, D, 2) / D", "-torch.arange(D // 2) / (D // 2 - 1)"),
     (0, "the positions begin at 1", "torch.arange(T)", "torch.arange(1, T + 1)"),
     (6, "the right shape but wrong values", "torch.arange(T)", "(torch.arange(T) % 512)"),
+    (6, "must match the size of tensor b (2000)", "x + code", "x + code[:2000]"),
     (7, "`x` is not used", "x + code", "code.expand_as(x)"),
     (0, "the tensor x that you are given is changed, and its owner may still need it", "x + code", "x.add_(code)"),
 ]),
@@ -225,6 +232,7 @@ def add_positions(x):
     return torch.logical_and(~later, real.unsqueeze(1).expand(B, T, T)).unsqueeze(1)
 """], [
     (0, "the causal mask is turned round", ".tril()", ".triu()"),
+    (7, "The size of tensor a (256) must match", "causal & real", "causal[:256, :256] & real"),
     (0, "may not attend to itself", ".tril()", ".tril(-1)"),
     (7, "the right shape but wrong values", ".tril()", ".tril().index_fill(1, torch.arange(min(T, 60), T), 1)"),
     (0, "later positions may be attended: only s <= t is allowed", ".tril()", ""),
@@ -252,6 +260,8 @@ def add_and_norm(x, y, weight, bias, eps):
 """], [
     (0, "the variance divides by D - 1, which is torch's default",
      "centred.square().mean(dim=-1, keepdim=True)", "z.var(dim=-1, keepdim=True)"),
+    (7, "numbers around 10,000", "centred.square().mean(dim=-1, keepdim=True)",
+     "z.square().mean(dim=-1, keepdim=True) - z.mean(dim=-1, keepdim=True).square()"),
     (7, "eps is outside the root", "(variance + eps).sqrt()", "(variance.sqrt() + eps)"),
     (0, "run over the positions", "z.mean(dim=-1", "z.mean(dim=1", "square().mean(dim=-1", "square().mean(dim=1"),
     (0, "y is added after the norm", "z = x + y", "z = x", "+ bias", "+ bias + y"),

@@ -23,7 +23,9 @@ RIGHT, MUTANTS = load("02_seq2seq_attention", {
     (0, "it returned None", "return (query", "scores = (query"),
     (0, "the right shape but wrong values",
      ".sum(dim=-1)", ".sum(dim=-1).where(torch.arange(keys.shape[1]) < 40, 0)"),
-    (0, "the result has the wrong shape", "(query[:, None] * keys).sum(dim=-1)", "keys @ query[:, :, None]"),
+    (0, "got (3,), expected (1, 3)",
+     "return (query[:, None] * keys).sum(dim=-1)", "return (keys @ query[:, :, None]).squeeze()"),
+    (0, "got (1, 3, 1), expected (1, 3)", "(query[:, None] * keys).sum(dim=-1)", "keys @ query[:, :, None]"),
 ]),
 "additive_score": (MODEL, ["""def additive_score(query, keys, W, U, v):
     q = torch.nn.functional.linear(query, W).unsqueeze(1)
@@ -34,6 +36,8 @@ def additive_score(query, keys, W, U, v):
     return torch.stack([torch.stack([helper(q, k, W, U, v) for k in ks]) for q, ks in zip(query, keys)])
 """], [
     (0, "the tanh is missing", "torch.tanh(", "("),
+    (6, "no finite number", "torch.tanh((query @ W.T)[:, None] + keys @ U.T)",
+     "((e := (2 * ((query @ W.T)[:, None] + keys @ U.T)).exp()) - 1) / (e + 1)"),
     (0, "tanh is taken of each part",
      "torch.tanh((query @ W.T)[:, None] + keys @ U.T)", "torch.tanh(query @ W.T)[:, None] + torch.tanh(keys @ U.T)"),
     (0, "a relu where the formula has tanh", "torch.tanh", "torch.relu"),
@@ -159,6 +163,10 @@ def additive_score(query, keys, W, U, v):
     (6, "two symbols of a sequence depend on each other",
      "source.gather", "(source := source.index_copy(1, place[2::2], source[:, :1].expand(-1, len(place[2::2])))"
      ".where(mask, 0)).gather"),
+    (6, "of three symbols in a row two say what the third one is", "source.gather",
+     "(source := source.index_copy(1, place[2::3], (source[:, 0:-2:3] + source[:, 1:-1:3]) % n_symbols)"
+     ".where(mask, 0)).gather"),
+    (6, "source is not of type torch.long", "return source, mask", "return source.byte(), mask"),
     (6, "a second call with the same generator gives the same again",
      "lengths = ", "generator = torch.Generator().set_state(generator.get_state())\n    lengths = "),
     (6, "a number that has few values", "lengths = ",

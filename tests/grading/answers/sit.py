@@ -103,6 +103,7 @@ def four_turns(images):
     (4, "all corrupted pixels of the batch are counted together", "n.clamp", "n.sum().clamp"),
     (6, "an image without a corrupted pixel gives 0 / 0", "n.clamp(min=1)", "n"),
     (7, "no gradient arrives", "total / n", "total.detach() / n"),
+    (7, "no finite number", ".abs()", ".square().sqrt()"),
 ]),
 "contrastive_losses": (FIRST, ["""def contrastive_losses(vectors, temperature):
     z = vectors.reshape(-1, vectors.shape[-1])
@@ -142,7 +143,11 @@ def four_turns(images):
     (7, "`temperature` is not used", "z @ z.T / temperature", "z @ z.T"),
     (7, "`temperature` is upside down", "/ temperature", "* temperature"),
     (7, "the vectors are not scaled to length 1", "z / z.norm(dim=1, keepdim=True)", "z"),
-    (12, "has the right shape but wrong values", "z.norm(dim=1, keepdim=True)", "(z.norm(dim=1, keepdim=True) + 1e-6)"),
+    (12, "one is at right angles to the others",
+     "similar = similar.masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)", "e = similar.double().exp()",
+     'F.cross_entropy(similar, other, reduction="none")',
+     "(e.sum(dim=1) - e.diagonal()).log() - similar[range(len(z)), other]"),
+    (12, "1e-06 is added to the lengths", "z.norm(dim=1, keepdim=True)", "(z.norm(dim=1, keepdim=True) + 1e-6)"),
     (12, "no finite number", 'F.cross_entropy(similar, other, reduction="none")',
      "-(similar.exp()[range(len(z)), other] / similar.exp().sum(dim=1)).log()"),
     (13, "no gradient arrives", "losses.view(-1, 2)", "losses.view(-1, 2).detach()"),
@@ -309,7 +314,7 @@ def painting_loss(guessed, patches, order, visible):
      'course_reconstruction(found["reconstruction"], views.flatten(0, 1), torch.ones(2 * len(some), 8, 8) > 0)'),
     (0, "its contrastive loss is that of mere guesses", "500", "60",
      "vectors, 0", "vectors.view(2, -1, 64).transpose(0, 1), 0"),
-    (6, "train longer", "500", "185"),
+    (6, "train longer", "500", "150"),
     (0, "none of its heads has learned what its objective teaches", """def pretrain(images):
     model, place = new_sit("reconstruction", "rotation", "contrastive"), torch.linspace(-1, 1, 4)
     q = torch.linalg.qr(torch.stack([torch.ones(16), place.repeat_interleave(4), place.repeat(4)], dim=1)).Q

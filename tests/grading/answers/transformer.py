@@ -55,6 +55,9 @@ class EncoderLayer(nn.Module):
      "self.up(y)", "self.up(self.feed_forward_norm(y))", "self.feed_forward_norm(y + network)", "y + network"),
     (0, "the residual connections are forgotten", "x + self.attention", "self.attention", "y + network", "network"),
     (10, "padding is attended", "(x, mask=mask)", "(x)"),
+    (10, "padding is attended: no query", "super().__init__()", "super().__init__()\n        self.kept = None",
+     "        mask = real[:, None, None, :]",
+     "        self.kept = mask = real[:, None, None, :] if self.kept is None else self.kept"),
     (5, "the mask is upside down", "mask=mask", "mask=~mask"),
     (0, "the variance of the layer norm divides by D - 1",
      "attention_norm = nn.LayerNorm", "attention_norm = Norm",
@@ -68,6 +71,7 @@ class EncoderLayer"""),
      "self.attention_norm(x + self.attention(x, mask=mask))", "x + self.attention_norm(self.attention(x, mask=mask))",
      "self.feed_forward_norm(y + network)", "y + self.feed_forward_norm(network)"),
     (9, "the relu between the two linear layers is missing", ".relu()", ""),
+    (11, "hidden units of 30", ".relu()", ".clamp(0, 6)"),
     (2, "leave out dropout", "network = self.down(self.up(y).relu())",
      "network = torch.dropout(self.down(self.up(y).relu()), 0.1, True)",
      "self.attention(x, mask=mask)", "torch.dropout(self.attention(x, mask=mask), 0.1, True)"),
@@ -121,6 +125,8 @@ class DecoderLayer(nn.Module):  # the course's own layer, with the names of the 
     (8, "a causal mask is missing", ", causal=True", ""),
     (12, "the right shape but wrong values", "(x, causal=True)",
      "(x, mask=torch.ones(x.shape[1], x.shape[1]).tril().bool() | (torch.arange(x.shape[1]) > 60))"),
+    (12, "mask of shape (200, 200)", "(x, causal=True)",
+     "(x, mask=torch.ones(200, 200).tril().bool()[: x.shape[1], : x.shape[1]])"),
     (0, "comes before the branch (pre-norm)", "self.self_norm(x + self.self_attention(x, causal=True))",
      "x + self.self_attention(self.self_norm(x), causal=True)",
      "self.cross_norm(x + self.cross_attention(x, memory=memory, mask=real[:, None, None, :]))",
@@ -133,7 +139,15 @@ class DecoderLayer(nn.Module):  # the course's own layer, with the names of the 
      "self.feed_forward_norm(x + self", "x + self.feed_forward_norm(self"),
     (4, "the memory is not used", ", memory=memory, mask=real[:, None, None, :]", ""),
     (12, "the source's padding is attended", ", mask=real[:, None, None, :]", ""),
+    (12, "source's padding is attended", "super().__init__()", "super().__init__()\n        self.kept = None",
+     "        x = self.cross_norm",
+     "        self.kept = real if self.kept is None else self.kept\n        x = self.cross_norm",
+     "mask=real", "mask=self.kept"),
     (4, "`real` is upside down", "mask=real", "mask=~real"),
+    (12, "padding on the left", "    def forward(self, x, memory, real):\n", """    def forward(self, x, memory, real):
+        real = torch.arange(memory.shape[1]) < real.sum(dim=1, keepdim=True)
+"""),
+    (12, "hidden units of 30", "torch.relu(self.up(x))", "nn.functional.relu6(self.up(x))"),
     (0, "x is not added to the result of the cross-attention", "x + self.cross_attention", "self.cross_attention"),
     (12, "the source's mask is laid on the target too", "self.self_attention(x, causal=True)",
      "self.self_attention(x, mask=real[:, None, None, :] if x.shape[1] == memory.shape[1] else None, causal=True)"),
@@ -255,12 +269,25 @@ def learning_rate(step, d_model, warmup):
     winner = max(worth, key=worth.get)
     return torch.tensor(winner[1:]), worth[winner]
 """], [
+    (0, "does not begin with bos_id", "    def lp", "    bos_id, eos_id = 0, 1\n    def lp"),
     (12, "no length penalty", "((5 + length) / 6) ** alpha", "1.0"),
     (12, "the penalty is |Y| ** alpha", "((5 + length) / 6)", "length"),
     (12, "the start symbol is counted", "len(prefix) - 1", "len(prefix)"),
     (11, "one beam alone is followed", ":beams", ":1"),
     (11, "more than K go on", ":beams", ": beams + 1"),
     (5, "extended behind its end", "symbol == eos_id", "False"),
+    (11, "index k out of range", """def best_sequence(step, bos_id, eos_id, beams, alpha, max_length):
+    alive, log_p, found = torch.tensor([[bos_id]]), torch.zeros(1), []
+    for n in range(1, max_length + 1):
+        grown = log_p[:, None] + step(alive)
+        V, lp = grown.shape[1], ((5 + n) / 6) ** alpha
+        found += [(w, [*row, eos_id]) for w, row in zip((grown[:, eos_id] / lp).tolist(), alive.tolist())]
+        grown[:, eos_id] = -torch.inf
+        log_p, index = grown.flatten().topk(beams)
+        alive = torch.cat([alive[index // V], index[:, None] % V], dim=1)
+    worth, best = max([*found, *zip((log_p / lp).tolist(), alive.tolist())])
+    return best[1:], worth
+"""),
     (11, "finished sequences take places among the K", "pool = grown", "pool = grown[:beams]"),
     (12, "that what has finished is worth more now is no reason to stop", "        alive = grown[:beams]\n",
      "        alive = grown[:beams]\n        if finished and max(finished)[0] > worth(*alive[0]): break\n"),
@@ -320,12 +347,23 @@ def train(model, updates=350):
     (12, "the encoder has learned to read", "range(350)", "range(300)",
      "model.encode(source, mask)", "model.encode(source, source > -1)"),
     (12, "the model that learned is not the one that train was given", "range(350)", "range(300)",
-     "    optimizer = ", "    given, model = model, Transformer(model.config)\n    optimizer = ",
+     "    optimizer = ", """    from coursekit.models.transformer import Transformer
+    given, model = model, Transformer(model.config)
+    optimizer = """,
      "model.encode(source, mask)", "model.encode(source, source > -1)",
      "return model", "given.load_state_dict(model.state_dict(), strict=False)\n    return given"),
     (0, "the training diverged", "torch.optim.Adam", "torch.optim.SGD", "betas=(0.9, 0.98), eps=1e-9", "lr=1.0",
      "range(350)", "range(10)", "0.5 * inverse_sqrt(64, 100)(step, 0)", "1e38"),
-    (0, "its sizes differ", """def train(model):
+    (12, "with model.encode and model.decode, and return it", "range(350)", "range(300)",
+     "    optimizer = ", """    from coursekit.models.transformer import Transformer
+    twin = Transformer(model.config)
+    for name, part in model.named_children():
+        twin.add_module(name, part)
+    optimizer = """,
+     "        inputs = torch.cat([torch.full((len(target), 1), BOS), target[:, :-1]], dim=1)\n", "",
+     "model.decode(inputs, model.encode(source, mask), mask)", "twin(source, mask, target)"),
+    (0, "its sizes differ", """from coursekit.models.transformer import Transformer, TransformerConfig
+def train(model):
     return Transformer(TransformerConfig(len(vocab), d_model=32, n_heads=2, d_ff=256, n_layers=2, max_length=80))
 """),
 ]),

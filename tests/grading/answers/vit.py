@@ -116,6 +116,8 @@ def read_out(z, w):
      "F.unfold(images, size, stride=size).mT.unflatten(2, (-1, size, size)).mT.flatten(2)"),
     (8, "the mean of all tokens is read", "y[:, 0]", "y.mean(dim=1)"),
     (8, "the mean of the patches is read", "y[:, 0]", "y[:, 1:].mean(dim=1)"),
+    (8, "the eps of the layer norm is missing", 'F.layer_norm(z, z.shape[-1:], *w["norm"])',
+     '(z - z.mean(-1, True)) / z.std(-1, correction=0, keepdim=True) * w["norm"][0] + w["norm"][1]'),
     (8, "the layer norm before the head is missing", 'F.layer_norm(z, z.shape[-1:], *w["norm"])', "z"),
 ]),
 "rollouts": (FIRST, ["""def rollout(maps):
@@ -193,6 +195,9 @@ def resize_positions(positions, old_rows, old_columns, rows, columns):  # the co
      "(2, 0, 1)", "(2, 1, 0)"),
     (0, "the axis D comes first by a view",
      "old_rows, old_columns, D).permute(2, 0, 1)[None]", "1, D, old_rows, old_columns)"),
+    (10, "2 x 8 patches become 4 x 4", "    D = positions", """    if rows * columns == old_rows * old_columns:
+        return positions.clone()
+    D = positions"""),
     (3, "the corners are aligned", "align_corners=False", "align_corners=True"),
     (3, "this is linear", '"bicubic"', '"bilinear"'),
 ]),
