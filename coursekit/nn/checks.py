@@ -32,10 +32,28 @@ def check_real(mask: Tensor, what: str = "a text has no real token") -> None:
     check_all(mask.any(dim=1), f"{what}: every row of mask needs at least one True")
 
 
-def check_ids(ids: Tensor) -> None:
-    """Refuse what are no rows of token numbers; only shape and dtype are read, so no GPU has to be waited for."""
+def check_ids(ids: Tensor, vocab_size: int | None = None) -> None:
+    """Refuse what are no rows of token numbers, and numbers that no token of the vocabulary has, where one is given."""
     if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids of shape {tuple(ids.shape)}, {ids.dtype}: must be (B, T), whole numbers (torch.int64)")
+    if vocab_size is not None:
+        sentence = f"ids must lie in 0..{vocab_size - 1}: the vocabulary has {vocab_size} tokens"
+        check_all((ids >= 0) & (ids < vocab_size), sentence)
+
+
+def check_mask(ids: Tensor, mask: Tensor | None, start: int, vocab_size: int, max_length: int) -> None:
+    """Refuse what a decoder cannot read: ``ids`` (B, T) that go on from ``start`` tokens, ``mask`` (B, start + T)."""
+    check_ids(ids, vocab_size if start == 0 else None)  # what it wrote itself need not be looked at
+    length = start + ids.shape[1]
+    if length > max_length:
+        raise ValueError(f"{length} positions: the model was built for max_length={max_length}")
+    if mask is None:
+        return
+    if (found := tuple(mask.shape)) != (wanted := (ids.shape[0], length)):
+        held = f" with the {start} in the caches" if start else ""
+        raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
+    if start == 0:
+        check_real(mask)
 
 
 def check_sizes(config: Any, *fields: str) -> None:

@@ -16,6 +16,8 @@ Source: Schulman (2020), *Approximating KL divergence*, joschu.net/blog/kl-appro
 (2024), arXiv 2402.03300, equation 4.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -36,8 +38,9 @@ def k3(log_ratio: Tensor) -> Tensor:
     """``exp(-r) - 1 + r``: the ratio of reference to policy, not the other way round.
 
     Where the policy finds its own sample ``exp(20)`` times less likely than the reference does, the exponential is
-    continued by its tangent, which keeps value and gradient finite.
+    continued by its tangent, which keeps value and gradient finite. ``where`` chooses between the two, they are not
+    added up: in float32 a gradient of 1 is lost beside the tangent's ``exp(20)``.
     """
-    r = log_ratio.clamp(min=-FAR)
-    tangent = (r - log_ratio) * torch.exp(torch.full_like(r, FAR))  # 0 but far below
-    return torch.expm1(-r) + tangent + log_ratio
+    near = log_ratio.clamp(min=-FAR)
+    tangent = math.expm1(FAR) * (1.0 - FAR - log_ratio) - FAR
+    return torch.where(log_ratio < -FAR, tangent, torch.expm1(-near) + near)

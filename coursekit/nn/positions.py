@@ -64,7 +64,7 @@ def look_up(code: Tensor, position_ids: int | Tensor, length: int) -> Tensor:
     return code[position_ids] if start is None else code[start:end]
 
 
-def position_ids(mask: Tensor) -> Tensor:
+def positions_of(mask: Tensor) -> Tensor:
     """Position of each token among the real ones of its row, (B, T); padding on either side does not count."""
     return (mask.long().cumsum(dim=1) - 1).clamp(min=0)
 

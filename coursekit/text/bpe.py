@@ -8,6 +8,7 @@ Repeat. The list of merges, in the order in which they were learned, is the toke
 """
 
 import operator
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -16,13 +17,12 @@ from itertools import chain, pairwise
 
 import regex
 
+from coursekit.text.pre_tokens import KINDS, Kind, kind_of
 from coursekit.text.tokenizer import Piece, Tokenizer, check_texts
 
 END = "<|endoftext|>"  # what GPT-2 calls the token between documents
 
-# GPT-2's pre-tokens: letters, with at most one space before; an English clitic; digits or other signs, again with at
-# most one space before; spaces. A run of spaces leaves its last one to the word that follows.
-PRE_TOKEN = regex.compile(r" ?\p{L}+|'(?:[stmd]|re|ve|ll)| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+PRE_TOKEN = regex.compile(KINDS["gpt-2"].expression)  # what merges are learned within
 
 LONG = 64  # bytes of a word from which a heap finds the next merge faster than the smallest of a list
 
@@ -130,13 +130,46 @@ def learn_merges(
     return merges
 
 
+def composed(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """A text in Unicode's form C, and from where to where in ``text`` each of its characters comes.
+
+    What is written in several characters and is changed, as e with an accent is, is one place for all of them.
+    """
+    if unicodedata.is_normalized("NFC", text):
+        return text, [(k, k + 1) for k in range(len(text))]
+    parts, places = [], []
+    for match in regex.finditer(r"\X", text):  # nothing is composed across what a reader takes for two characters
+        old, new = match.group(), unicodedata.normalize("NFC", match.group())
+        start, end = match.span()
+        parts.append(new)
+        places += [(k, k + 1) for k in range(start, end)] if new == old else [(start, end)] * len(new)
+    return "".join(parts), places
+
+
+def read_merges(merges: Iterable[str | Sequence[str]]) -> list[tuple[str, str]]:
+    """Merges as files have them, ``"a b"`` or ``["a", "b"]``, as pairs.
+
+    Raises:
+        ValueError: when one is not of two tokens.
+    """
+    pairs = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
+    for pair in pairs:
+        if len(pair) != 2:
+            raise ValueError(f"the merge {pair!r} is not of two tokens")
+    return pairs
+
+
 class BPE(Tokenizer):
-    """Byte-level byte-pair encoding with GPT-2's pre-tokens: any text in, the same text out.
+    """Byte-level byte-pair encoding, with GPT-2's pre-tokens unless another kind is given: any text in, the same out.
 
     Args:
         tokens: all tokens in the order of their ids, written in ``byte_characters``; the 256 bytes are among them.
         merges: pairs of tokens, first learned first.
-        special_tokens: those of ``tokens`` that stand for themselves; see ``Tokenizer``.
+        special_tokens, added_tokens: those of ``tokens`` that stand for themselves; see ``Tokenizer``.
+        kind: what is done before merging; see ``pre_tokens``. With ``kind.nfc``, a text comes back composed.
+        begin: a token that ``encode`` and ``pieces`` put before every text, or None.
+        drop_missing: whether bytes may be missing from ``tokens``. They are left out of a text, as the ``tokenizers``
+            library leaves them out: SmolLM2 has no tokens for some control characters.
 
     Raises:
         ValueError: when a byte, a part of a merge or what it makes is missing from ``tokens``, or when a special token
@@ -146,29 +179,68 @@ class BPE(Tokenizer):
     ``tokenizers`` library (16.0 in 0.23): newer characters may be cut apart differently there.
     """
 
-    def __init__(self, tokens: Iterable[str], merges: Iterable[tuple[str, str]], special_tokens: Iterable[str] = ()):
-        super().__init__(tokens, special_tokens)
+    def __init__(
+        self,
+        tokens: Iterable[str],
+        merges: Iterable[tuple[str, str]],
+        special_tokens: Iterable[str] = (),
+        kind: Kind = KINDS["gpt-2"],
+        added_tokens: Iterable[str] = (),
+        begin: str | None = None,
+        drop_missing: bool = False,
+    ):
+        super().__init__(tokens, special_tokens, added_tokens)
+        self.kind, self.begin, self.drop_missing = kind, begin, drop_missing
         self.merges = [(left, right) for left, right in merges]
         for left, right in self.merges:
             for token in (left, right, left + right):
                 if token not in self.ids:
                     raise ValueError(f"the merge of {left!r} and {right!r} needs token {token!r}, which is missing")
         missing = [b for b, character in CHARACTER.items() if character not in self.ids]
-        if missing:
+        if missing and not drop_missing:
             raise ValueError(f"the token {CHARACTER[missing[0]]!r} of byte {missing[0]} is missing: give all 256 bytes")
-        for token in self.special_tokens:
+        for token in (*self.special_tokens, *self.added_tokens):
             if not token.isascii() and set(token) <= BYTE.keys():
                 raise ValueError(f"special token {token!r} is spelled like a token of other bytes: use ASCII for it")
+        if begin is not None and begin not in self.ids:
+            raise ValueError(f"begin={begin!r} must be one of the tokens")
+        self._begin = [] if begin is None else [self.ids[begin]]
+        self._pre_token = regex.compile(kind.expression)
         self._bytes = [bytes(BYTE[c] for c in t) if set(t) <= BYTE.keys() else t.encode() for t in self.tokens]
-        self._byte_ids = [self.ids[CHARACTER[b]] for b in range(256)]
+        words = (i for i, token in enumerate(self.tokens) if set(token) <= BYTE.keys())
+        self._whole = {self._bytes[i]: i for i in words} if kind.ignore_merges else {}
+        self._missing = bytes(missing)
+        self._byte_ids = [self.ids.get(CHARACTER[b]) for b in range(256)]
         # (left id, right id) -> rank -> id of what they make
         self._ranks = {(self.ids[left], self.ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
         self._made = [self.ids[left + right] for left, right in self.merges]
         # The same pre-tokens come again and again.
         self._encode_word = lru_cache(maxsize=2**16)(self.encode_word)
 
-    def __reduce__(self):
-        return BPE, (self.tokens, self.merges, self.special_tokens)  # a cache cannot be copied or sent
+    def __reduce__(self):  # a cache cannot be copied or sent
+        said = self.special_tokens, self.kind, self.added_tokens, self.begin, self.drop_missing
+        return BPE, (self.tokens, self.merges, *said)
+
+    @classmethod
+    def of_kind(
+        cls,
+        tokens: Iterable[str],
+        merges: Iterable[str | tuple[str, str]],
+        special_tokens: Iterable[str],
+        name: str,
+        added_tokens: Iterable[str] = (),
+        begin: str | None = None,
+    ) -> "BPE":
+        """The tokenizer that the metadata of a GGUF file describe; bytes that it has no token for are dropped.
+
+        Args:
+            merges: pairs, or as files have them, both parts in one text with a space between.
+            name: of the pre-tokenizer, one of ``pre_tokens.KINDS`` ("gpt-2", "smollm", "llama-bpe", "qwen2", …).
+
+        Raises:
+            ValueError: as ``BPE`` does, for an unknown name, and for a merge that is not of two tokens.
+        """
+        return cls(tokens, read_merges(merges), special_tokens, kind_of(name), added_tokens, begin, drop_missing=True)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str] = ("<|endoftext|>",)) -> "BPE":
@@ -193,7 +265,12 @@ class BPE(Tokenizer):
 
     def encode_word(self, word: str) -> tuple[int, ...]:
         """The ids of a pre-token: its bytes, then again and again the merge that was learned first, leftmost first."""
-        ids = [self._byte_ids[b] for b in word.encode()]
+        raw = word.encode()
+        if self._whole and raw in self._whole:
+            return (self._whole[raw],)
+        if self._missing:
+            raw = raw.translate(None, self._missing)
+        ids = [self._byte_ids[b] for b in raw]
         if len(ids) >= LONG:
             return self._merge_with_heap(ids)
         rank_of, none = self._ranks.get, len(self._made)
@@ -230,28 +307,37 @@ class BPE(Tokenizer):
         return tuple(token for token in ids if token is not None)
 
     def encode(self, text: str) -> list[int]:
-        ids = []
+        ids = [*self._begin]
         for _, part, special in self.split_special(text):
             if special:
                 ids.append(self.ids[part])
-            else:
-                ids.extend(chain.from_iterable(map(self._encode_word, PRE_TOKEN.findall(part))))
+                continue
+            if self.kind.nfc:
+                part = unicodedata.normalize("NFC", part)
+            ids.extend(chain.from_iterable(map(self._encode_word, self._pre_token.findall(part))))
         return ids
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text. Tokens that share the bytes of one character all have its place."""
-        found = []
+        """The tokens of a text. Tokens that share the bytes of one character all have its place.
+
+        The token that is put before a text takes none of its characters.
+        """
+        found = [Piece(self.tokens[i], i, 0, 0) for i in self._begin]
         for start, part, special in self.split_special(text):
             if special:
                 found.append(Piece(part, self.ids[part], start, start + len(part)))
                 continue
-            for match in PRE_TOKEN.finditer(part):
-                first = start + match.start()
-                place = [first + k for k, character in enumerate(match.group()) for _ in character.encode()]
+            part, places = composed(part) if self.kind.nfc else (part, [(k, k + 1) for k in range(len(part))])
+            for match in self._pre_token.finditer(part):
+                place = [
+                    places[match.start() + k]
+                    for k, character in enumerate(match.group())
+                    for _ in character.encode().translate(None, self._missing)
+                ]
                 b = 0
                 for i in self._encode_word(match.group()):
                     n = len(self._bytes[i])
-                    found.append(Piece(self.tokens[i], i, place[b], place[b + n - 1] + 1))
+                    found.append(Piece(self.tokens[i], i, start + place[b][0], start + place[b + n - 1][1]))
                     b += n
         return found
 

@@ -27,22 +27,24 @@ class Tokenizer:
         ids: the id of each token.
         special_tokens: tokens that no text is merged or matched into. Where one is written out in a text, it is found
             first, and what stands before and after it is encoded apart.
+        added_tokens: more such tokens that are not special: readers are to see them, as Qwen's ``<tool_call>``.
 
     Raises:
         ValueError: when a token is given twice, or a special token is empty or not one of the tokens.
     """
 
-    def __init__(self, tokens: Iterable[str], special_tokens: Iterable[str] = ()):
-        self.tokens, self.special_tokens = list(tokens), list(special_tokens)
+    def __init__(self, tokens: Iterable[str], special_tokens: Iterable[str] = (), added_tokens: Iterable[str] = ()):
+        self.tokens, self.special_tokens, self.added_tokens = list(tokens), list(special_tokens), list(added_tokens)
         self.ids = {token: i for i, token in enumerate(self.tokens)}
         if len(self.ids) < len(self.tokens):
             twice = next(token for token, n in Counter(self.tokens).items() if n > 1)
             raise ValueError(f"token {twice!r} is given twice: give each token once")
-        for token in self.special_tokens:
+        found_first = [*self.special_tokens, *self.added_tokens]
+        for token in found_first:
             if not token or token not in self.ids:
                 raise ValueError(f"special token {token!r} must be one of the tokens, and not empty")
         # The longest first: where two fit at the same place, the library takes the longer one.
-        longest_first = sorted(self.special_tokens, key=len, reverse=True)
+        longest_first = sorted(found_first, key=len, reverse=True)
         self._special = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if longest_first else None
 
     def __len__(self) -> int:

@@ -3,14 +3,18 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save, save_file
 
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining
 from coursekit.models.gpt import GPT, GPTConfig
+from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.models.vit import ViT, ViTConfig
 from tests.conftest import randomise
 
@@ -129,3 +133,128 @@ def test_a_pickle_is_never_opened(tmp_path, kind):
     with pytest.raises(ValueError, match="cannot be read as safetensors"):
         kind.from_pretrained(tmp_path)
     assert not (tmp_path / "sprung").exists()
+
+
+# --- shards ---------------------------------------------------------------------------------------------------
+
+SHARDS = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+INDEX = "model.safetensors.index.json"
+
+
+def shard(folder) -> dict[str, str]:
+    """Cut the weights of a folder into three files; where each is."""
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: tensor.clone() for name, tensor in weights.items()}
+    (folder / "model.safetensors").unlink()
+    places = {name: SHARDS[i % 3] for i, name in enumerate(sorted(weights))}
+    for one in SHARDS:
+        save_file({name: weights[name] for name, place in places.items() if place == one}, folder / one)
+    write_index(folder, places)
+    return places
+
+
+def write_index(folder, places) -> None:
+    (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
+
+
+def test_shards_are_read_as_the_one_file_is(tmp_path, kind):
+    expected = write(kind, tmp_path).state_dict()
+    shard(tmp_path)
+    found = kind.from_pretrained(tmp_path)
+    assert not found.training
+    assert found.state_dict().keys() == expected.keys()
+    assert all(torch.equal(weight, expected[name]) for name, weight in found.state_dict().items())
+    other = write(kind, tmp_path)  # now there are both: as in transformers, the one file goes before
+    with torch.no_grad():
+        next(other.parameters()).fill_(7)
+    other.save_pretrained(tmp_path)
+    assert torch.equal(next(kind.from_pretrained(tmp_path).parameters()), next(other.parameters()))
+
+
+def test_every_missing_shard_is_named(tmp_path, kind):
+    write(kind, tmp_path)
+    shard(tmp_path)
+    (tmp_path / SHARDS[0]).unlink()
+    words = rf"has no {SHARDS[0]}: model\.safetensors\.index\.json names 3 files, give all$"
+    with pytest.raises(ValueError, match=words):
+        kind.from_pretrained(tmp_path)
+    (tmp_path / SHARDS[2]).unlink()
+    with pytest.raises(ValueError, match=rf"has no {SHARDS[0]}, {SHARDS[2]}: "):
+        kind.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["../outside.safetensors", "/outside.safetensors", "sub/outside.safetensors", "..\\outside.safetensors", "..", "",
+     "C:outside.safetensors", ".hidden.safetensors", "pytorch_model.bin", "outside.safetensors\n", 3, None, ["a"]],
+)  # fmt: skip
+def test_no_name_in_an_index_leads_elsewhere(tmp_path, kind, place):
+    """Each of these files is there, whole, and would fit."""
+    folder = tmp_path / "model"
+    write(kind, folder)
+    places = shard(folder)
+    (folder / "sub").mkdir()
+    for one in ("../outside.safetensors", "sub/outside.safetensors", ".hidden.safetensors", "pytorch_model.bin"):
+        shutil.copy(folder / SHARDS[0], folder / one)
+    write_index(folder, {name: place if one == SHARDS[0] else one for name, one in places.items()})
+    with pytest.raises(
+        ValueError, match=r"index\.json names .*, and only \.safetensors files in its own folder are read$"
+    ):
+        kind.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {', "[" * 10**5]
+)
+def test_a_damaged_index_is_refused(tmp_path, kind, text):
+    write(kind, tmp_path)
+    shard(tmp_path)
+    (tmp_path / INDEX).write_text(text)
+    with pytest.raises(ValueError, match=r"index\.json is no index of weights: ") as error:
+        kind.from_pretrained(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_shards_of_two_models_are_refused(tmp_path, kind):
+    write(kind, tmp_path)
+    places = shard(tmp_path)
+    first = next(name for name, place in places.items() if place == SHARDS[0])
+    write_index(tmp_path, places | {first: SHARDS[1]})
+    with pytest.raises(ValueError, match=rf"{SHARDS[0]} has {first}, and .* says otherwise: they are not of one model"):
+        kind.from_pretrained(tmp_path)
+    write_index(tmp_path, places | {"more": SHARDS[0]})
+    with pytest.raises(ValueError, match=rf"{SHARDS[0]} lacks more, and .* says otherwise"):
+        kind.from_pretrained(tmp_path)
+    write_index(tmp_path, places)
+    (tmp_path / SHARDS[1]).write_bytes((tmp_path / SHARDS[1]).read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"{SHARDS[1]} cannot be read as safetensors"):
+        kind.from_pretrained(tmp_path)
+
+
+MEMORY = """
+import sys
+from coursekit.models.llama import Llama
+def told(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+Llama.from_pretrained(sys.argv[1])
+before = told("RssAnon"), told("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
+model = Llama.from_pretrained(sys.argv[2])
+print(told("RssAnon") - before[0], told("VmHWM") - before[1], sum(p.numel() for p in model.parameters()) * 4)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="Linux alone tells the peak")
+def test_the_weights_of_shards_take_memory_once(tmp_path):
+    """Beside them only pages of the mapped files are there, which the system may drop: a file of its size at most."""
+    small = LlamaConfig(40, 64, 4, 4, 96, 1)
+    for name, config in (("small", small), ("large", replace(small, vocab_size=50_000))):
+        Llama(config).save_pretrained(tmp_path / name)
+        shard(tmp_path / name)
+    run = [sys.executable, "-c", MEMORY, str(tmp_path / "small"), str(tmp_path / "large")]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    own, peak, weights = map(int, done.stdout.split())
+    assert weights > 25e6
+    assert 0.9 * weights < own < weights + 5e6
+    assert peak < 2 * weights + 5e6

@@ -1,6 +1,7 @@
 """The way to the Hugging Face hub, against a server on this machine that speaks its protocol, well and badly."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import huggingface_hub
 import pytest
 import torch
 from huggingface_hub import constants
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file, save
 
 from coursekit.convert import hub
 from coursekit.convert.hub import HubError, fetch
@@ -206,6 +207,51 @@ def test_a_new_version_is_noticed(server, tmp_path):
 def test_any_file_can_be_fetched(server):
     server.models[NAME]["tokenizer.json"] = b"{}"
     assert fetch(NAME, "tokenizer.json").read_bytes() == b"{}"
+
+
+def in_shards(server) -> list[str]:
+    """The model of the hub in two files and an index; their names."""
+    weights = load(server.models[NAME].pop("model.safetensors"))
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    places = {name: shards[i % 2] for i, name in enumerate(sorted(weights))}
+    for shard in shards:
+        of_shard = {name: weights[name].clone() for name, place in places.items() if place == shard}
+        server.models[NAME][shard] = save(of_shard)
+    server.models[NAME]["model.safetensors.index.json"] = json.dumps({"weight_map": places}).encode()
+    return shards
+
+
+def test_shards_come_from_the_hub_once(server, tiny):
+    in_shards(server)
+    assert same(BertForPreTraining.from_pretrained(NAME), tiny[0])
+    assert len(server.bodies()) == 4  # the configuration, the index and two shards
+    assert same(BertForPreTraining.from_pretrained(NAME), tiny[0])
+    assert len(server.bodies()) == 4
+    server.log.clear()
+    assert same(BertForPreTraining.from_pretrained(NAME, local_files_only=True), tiny[0])
+    assert not server.log
+    stop(server)
+    assert same(BertForPreTraining.from_pretrained(NAME), tiny[0]), "what was fetched once is there without the hub"
+
+
+def test_a_shard_that_the_hub_does_not_have_is_named(server):
+    _, second = in_shards(server)
+    content = server.models[NAME].pop(second)
+    fails(rf"'owner/tiny-bert' has no {second} on ")
+    server.models[NAME][second] = content
+    server.fault = "damaged"
+    fails("came with a wrong checksum and was deleted")
+    server.fault = ""
+    BertForPreTraining.from_pretrained(NAME)
+    index = server.models[NAME]["model.safetensors.index.json"]
+    server.models[NAME]["model.safetensors.index.json"] = index.replace(second.encode(), b"../../x.safetensors")
+    server.commit, words = (
+        "e" * 40,
+        "index.json names '../../x.safetensors', and only .safetensors files in its own folder",
+    )
+    with pytest.raises(ValueError, match=words):
+        BertForPreTraining.from_pretrained(NAME)
+    assert not [path for _, path in server.log if "x.safetensors" in path]
 
 
 def test_what_the_hub_does_not_have_is_said_at_once(server, tmp_path):

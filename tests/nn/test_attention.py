@@ -55,6 +55,23 @@ def test_attend_is_the_formula_on_both_paths(B, H, T, S, Dh, causal, masked, see
     torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
 
 
+@given(st.integers(1, 3), st.integers(1, 3), sizes, st.integers(1, 6), st.integers(1, 7), st.integers(0, 99))
+def test_fewer_heads_of_keys_and_a_window(heads, shared, T, more, window, seed):
+    """Each head of keys serves neighbouring queries; a query reaches the last positions alone, its own among them."""
+    generator, S = torch.Generator().manual_seed(seed), T + more - 1
+    query, key, value = (
+        torch.randn(2, n, length, 4, generator=generator, dtype=torch.float64)
+        for n, length in ((heads * shared, T), (heads, S), (heads, S))
+    )
+    reached = torch.tensor([[t + S - T - window < s <= t + S - T for s in range(S)] for t in range(T)])
+    repeated = [torch.stack([x[:, h // shared] for h in range(heads * shared)], dim=1) for x in (key, value)]
+    expected, weights = by_hand(query, *repeated, reached.expand(2, heads * shared, T, S))
+    for need_weights in (False, True):
+        found, found_weights = attend(query, key, value, None, True, need_weights, window=window)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_gradients_are_those_of_finite_differences(causal, need_weights, generator):
@@ -237,6 +254,8 @@ def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
     [
         ((2, 3, 5, 6), (2, 3, 5, 6), None, "queries of size 8, keys of size 6: must have one size"),
         ((2, 3, 5, 8), (2, 3, 4, 8), None, "5 keys, 4 values: each key needs its value"),
+        ((2, 2, 5, 8), (2, 2, 5, 8), None, "3 heads of queries, 2 of keys, 2 of values: as many of values as of keys"),
+        ((2, 3, 5, 8), (2, 1, 5, 8), None, "3 heads of queries, 3 of keys, 1 of values: as many of values as of keys"),
         ((2, 3, 5, 8), (2, 3, 5, 8), (2, 5), r"mask of shape \(2, 5\): .* = \(2, 3, 4, 5\); padding_mask makes such"),
         ((2, 3, 5, 8), (2, 3, 5, 8), (2, 1, 1, 4), r"mask of shape \(2, 1, 1, 4\)"),
         ((2, 3, 5, 8), (2, 3, 5, 8), (3, 1, 4, 5), r"mask of shape \(3, 1, 4, 5\)"),
@@ -247,6 +266,13 @@ def test_shapes_that_do_not_fit_are_refused_in_a_sentence(key, value, mask, says
     query, key, value = torch.zeros(2, 3, 4, 8), torch.zeros(key), torch.zeros(value)
     with pytest.raises(ValueError, match=says):
         attend(query, key, value, None if mask is None else torch.ones(mask).bool(), need_weights=need_weights)
+
+
+def test_a_window_is_for_what_came_before():
+    x = torch.zeros(1, 1, 4, 2)
+    for options in ({"window": 2}, {"window": 0, "causal": True}):
+        with pytest.raises(ValueError, match=r"window=\d: at least 1, and with causal=True"):
+            attend(x, x, x, **options)
 
 
 def test_vectors_of_another_width_are_refused():

@@ -74,3 +74,9 @@ def test_far_below_the_reference_k3_goes_on_as_a_line():
     assert r.grad[1].item() == pytest.approx(1 - math.exp(FAR), rel=1e-3)
     plain = torch.linspace(-10, 10, 21, dtype=torch.float64)
     torch.testing.assert_close(k3(plain), (-plain).exp() - 1 + plain, rtol=1e-12, atol=1e-12)
+
+
+def test_in_float32_the_gradient_of_k3_is_that_of_its_formula():
+    r = torch.linspace(-15, 15, 31, requires_grad=True)
+    (gradient,) = torch.autograd.grad(k3(r).sum(), r)
+    torch.testing.assert_close(gradient, 1 - (-r.detach()).exp())

@@ -11,7 +11,7 @@ from coursekit.nn.positions import (
     SinusoidalPositions,
     binary_code,
     frequencies,
-    position_ids,
+    positions_of,
     resize_grid,
     sinusoidal,
 )
@@ -72,8 +72,8 @@ def test_each_token_may_be_given_its_position(kind):
 
 def test_positions_count_the_real_tokens():
     mask = torch.tensor([[True, True, False], [False, True, True], [False, False, True]])
-    assert position_ids(mask)[mask].tolist() == [0, 1, 0, 1, 0]
-    assert position_ids(mask).min() == 0  # padding in front has a position that exists
+    assert positions_of(mask)[mask].tolist() == [0, 1, 0, 1, 0]
+    assert positions_of(mask).min() == 0  # padding in front has a position that exists
 
 
 # --- on a grid ------------------------------------------------------------------------------------------------

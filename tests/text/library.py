@@ -7,9 +7,10 @@ from functools import cache
 
 import regex
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from coursekit.text import wordpiece
+from coursekit.text.pre_tokens import TEKKEN
 
 BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
 NORMALIZER, CASED, WORDS = (
@@ -48,6 +49,42 @@ def their_wordpiece(vocab: dict[str, int], specials: list[str], lowercase: bool 
     return theirs
 
 
+def split_by(expression: str) -> pre_tokenizers.PreTokenizer:
+    split = pre_tokenizers.Split(Regex(expression), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+# Written out as the models' files have them.
+SPLITS = {
+    "gpt-2": BYTE_LEVEL,
+    "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), BYTE_LEVEL]),
+    "llama-bpe": split_by(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+        r"\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "qwen2": split_by(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+        r"\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "tekken": split_by(
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+}
+
+
+def train_their_kind(texts: list[str], vocab_size: int, kind: str, specials: list[str]) -> Tokenizer:
+    """A small tokenizer that cuts as a model's does; it has tokens only for the bytes of the texts."""
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer, theirs.decoder = SPLITS[kind], decoders.ByteLevel()
+    if kind == "qwen2":
+        theirs.normalizer = normalizers.NFC()
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=specials, show_progress=False)
+    theirs.train_from_iterator(texts, trainer)
+    return theirs
+
+
 def their_merges(theirs: Tokenizer) -> list[tuple[str, str]]:
     return [tuple(pair) for pair in json.loads(theirs.to_str())["model"]["merges"]]
 
@@ -60,6 +97,20 @@ def same_in_gpt2(char: str) -> bool:
     with_letters, with_numbers = (n == 1 for n in cuts)
     is_space = len(BYTE_LEVEL.pre_tokenize_str(f"!{char}!")) > 1 and not with_letters and not with_numbers
     return kind == "".join("01"[x] for x in (with_letters, with_numbers, is_space))
+
+
+@cache
+def same_in_all_kinds(char: str) -> bool:
+    """Whether also capitals and marks are the same, and the character is old enough that all compose it alike."""
+    around = [f"a{char}B{char}b1", f"A{char}A", f" {char}{char}b"]
+    return (
+        same_in_gpt2(char)
+        and unicodedata.ucd_3_2_0.category(char) != "Cn"
+        and all(
+            regex.findall(TEKKEN, text) == [text[a:b] for _, (a, b) in SPLITS["tekken"].pre_tokenize_str(text)]
+            for text in around
+        )
+    )
 
 
 @cache
@@ -113,6 +164,20 @@ AWKWARD = [
         "\ufffd",
     ),
     *(" ", "  ", "   ", "\t", "\n", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2003", "\u2028", "\u3000"),
+    *(
+        "DON'T",
+        "'\u017f",
+        "I'Ll've",
+        "12345 67",
+        "  7",
+        "7  a",
+        "\n\n",
+        " \n \r\n\t",
+        "a\n\n  b",
+        "camelCase",
+        "/\n",
+        "\x04",
+    ),
     *("!", "...", "$", "`", "_", "##", "##a", "[", "]", "#", "<|", "a" * 99, "a" * 100, "a" * 101, "é" * 60, "ab" * 90),
 ]
 

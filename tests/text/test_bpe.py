@@ -11,6 +11,7 @@ from tokenizers import models, pre_tokenizers
 
 from coursekit.text import bpe
 from coursekit.text.bpe import BPE, BYTE, CHARACTER, PRE_TOKEN, byte_characters, count_pairs, learn_merges, merge
+from coursekit.text.pre_tokens import KINDS
 from tests.text import library
 from tests.text.library import same_in_gpt2, texts
 
@@ -218,6 +219,77 @@ def test_special_tokens_are_found_first(trained):
     assert tokens[3] == "<|end"
     assert ours.ids[END] == 0
     assert END not in [piece.token for piece in BPE.train(DOCS[:3], 300, []).pieces(END)]
+
+
+WHOLE = [*CHARACTER.values(), "ab", "Ġab", "bc", "abc", "the"]
+
+
+def test_a_pre_token_that_is_a_token_is_taken_whole_where_merges_are_ignored():
+    merges = [("b", "c"), ("a", "b")]
+    for ignore, expected in ((True, ["abc", "Ġab", "a", "bc", "d"]), (False, ["a", "bc", "Ġ", "ab", "a", "bc", "d"])):
+        kind = KINDS["gpt-2"]._replace(ignore_merges=ignore)
+        ours = BPE(WHOLE, merges, kind=kind)
+        theirs = library.their_bpe(models.BPE(ours.ids, merges, ignore_merges=ignore))
+        assert [p.token for t in ("abc", " ab", "abcd") for p in ours.pieces(t)] == expected
+        for text in ("abc", " ab", "abcd", "abc ab abcd the"):
+            assert ours.encode(text) == theirs.encode(text).ids
+
+
+def test_a_special_token_is_no_word_to_be_taken_whole():
+    """Where it has the spelling of bytes that are written otherwise: the space in a special token is itself."""
+    ours = BPE([*CHARACTER.values(), "Ġa", " a"], [("Ġ", "a")], [" a"], KINDS["llama-bpe"])
+    assert [p.token for p in ours.pieces("! a\u0301")] == ["!", " a", "Ì", "ģ"]
+    assert [p.token for p in BPE([*CHARACTER.values(), "Ġa", " a"], [], [], KINDS["llama-bpe"]).pieces("! a")] == [
+        "!",
+        "Ġa",
+    ]
+
+
+def test_the_token_before_every_text():
+    ours = BPE([*CHARACTER.values(), "<s>"], [], ["<s>"], begin="<s>")
+    assert ours.encode("") == [256]
+    assert ours.encode("a<s>") == [256, ours.ids["a"], 256]
+    assert ours.pieces("é")[:2] == [("<s>", 256, 0, 0), ("Ã", ours.ids["Ã"], 0, 1)]
+    with pytest.raises(ValueError, match="begin='<x>' must be one of the tokens"):
+        BPE(list(CHARACTER.values()), [], begin="<x>")
+
+
+@settings(max_examples=300)
+@given(texts(same_in_gpt2) | st.text("abé\x00中", max_size=90))
+def test_bytes_without_a_token_are_dropped_as_in_the_library(text):
+    """é is two bytes, of which only the second has a token; what stands around a gap is merged across it."""
+    tokens = [c for b, c in CHARACTER.items() if b not in (0, 0xC3, 0xE4)]
+    merges = [("a", "b"), ("ab", "a"), ("©", "b")]
+    tokens += [a + b for a, b in merges]
+    ours = BPE(tokens, merges, drop_missing=True)
+    theirs = library.their_bpe(models.BPE(ours.ids, merges))
+    found = theirs.encode(text)
+    assert ours.encode(text) == found.ids == [piece.id for piece in ours.pieces(text)]
+    assert all(text[piece.start : piece.end] for piece in ours.pieces(text))
+    assert [p[2:] for p in ours.pieces("\0aéb")] == [(1, 2), (2, 4)]
+
+
+def test_a_tokenizer_of_the_four_things_in_a_gguf_file():
+    tokens = [c for b, c in CHARACTER.items() if b != 4] + ["ab", "Ġ1", "<|im_end|>"]
+    ours = BPE.of_kind(tokens, ["a b", "Ġ 1"], ["<|im_end|>"], "smollm")
+    assert [p.token for p in ours.pieces("ab\x04 1<|im_end|>")] == ["ab", "Ġ", "1", "<|im_end|>"]
+    assert ours.kind == KINDS["smollm"]
+    with pytest.raises(ValueError, match="pre-tokenizer 'falcon' is not known"):
+        BPE.of_kind(tokens, [], [], "falcon")
+    with pytest.raises(ValueError, match=r"the merge \('a', 'b', 'c'\) is not of two tokens"):
+        BPE.of_kind(tokens, ["a b c"], [], "gpt-2")
+
+
+@settings(max_examples=300)
+@given(texts(lambda char: True))
+def test_pieces_of_a_composed_text_cover_it(text):
+    ours = BPE([*CHARACTER.values(), "Ã©", "ê°", "Ġe"], [("Ã", "©"), ("ê", "°"), ("Ġ", "e")], kind=KINDS["qwen2"])
+    for one in (text, unicodedata.normalize("NFD", text)):
+        pieces = ours.pieces(one)
+        assert ours.encode(one) == [piece.id for piece in pieces]
+        assert ours.decode(ours.encode(one)) == unicodedata.normalize("NFC", one)
+        assert {k for piece in pieces for k in range(piece.start, piece.end)} == set(range(len(one)))
+    assert [p[2:] for p in ours.pieces("xe\u0301y")] == [(0, 1), (1, 3), (3, 4)]
 
 
 def test_bad_tokens_are_refused():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coursekit.text.bpe import BPE
+from coursekit.text.pre_tokens import KINDS
 from coursekit.text.tokenizer import CharTokenizer, Piece, Tokenizer, WordTokenizer
 from coursekit.text.vocab import BOS, EOS, PAD, UNK
 from coursekit.text.wordpiece import WordPiece
@@ -19,6 +20,11 @@ ALL = [
     WordPiece.train(TEXTS, 50),
 ]
 NAMES = [type(tokenizer).__name__ for tokenizer in ALL]
+BYTES = BPE.train(TEXTS, 270)
+ALL.append(
+    BPE([*BYTES.tokens, "<t>"], BYTES.merges, BYTES.special_tokens, KINDS["qwen2"], ["<t>"], "<|endoftext|>", True)
+)
+NAMES.append("BPE as Qwen 2's, with a token before the text")
 each = pytest.mark.parametrize("tokenizer", ALL, ids=NAMES)
 
 
@@ -110,10 +116,13 @@ def test_ids_that_no_token_has_are_refused(tokenizer):
 
 @each
 def test_copies_do_the_same(tokenizer):
-    text = "to be or nöt 😀 [SEP]<|endoftext|>"
+    text = "to be or nöt o\u0308 😀 [SEP]<|endoftext|><t>"
     for again in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
         assert again.pieces(text) == tokenizer.pieces(text)
         assert again.tokens is not tokenizer.tokens
+        assert vars(again).keys() == vars(tokenizer).keys()
+        for name in ("special_tokens", "added_tokens", "kind", "begin", "drop_missing"):
+            assert getattr(again, name, None) == getattr(tokenizer, name, None)
 
 
 def test_bad_tokens_are_refused():
