@@ -1,4 +1,4 @@
-"""Everything that is too long for every change: Python versions, lowest dependencies, seeds, Colab, recipes, times.
+"""Everything that is too long for every change: Pythons, lowest dependencies, seeds, Colab, models, recipes, times.
 
 ``make full`` does all of it in ``build/full/``, for hours on two cores, and writes ``tests/full.md``; ``python -m
 tests.full lowest seeds`` does the parts that are named, and replaces their rows alone. Tests are run on what is
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
@@ -135,6 +136,22 @@ def colab() -> str:
     return command(sys.executable, "-m", "tests.colab", "--all").strip().splitlines()[-1]
 
 
+def trl() -> str:
+    """The losses of lecture 11 beside those of the library ``trl``, in an environment of its own: see ``tests.trl``."""
+    folder = FOLDER / "trl"
+    venv.create(folder, clear=True, with_pip=True)
+    (own,), (whole,) = (list(one.glob("lib/python*/site-packages")) for one in (folder, Path(sys.prefix)))
+    (own / "course.pth").write_text(f"{whole}\n{home()}\n", encoding="utf-8")
+    python = folder / "bin/python"
+    command(python, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt", "trl==1.16.0")
+    return command(python, "-m", "tests.trl", HF_HUB_OFFLINE="1").strip().splitlines()[-1]
+
+
+def smollm2() -> str:
+    """What ``coursekit fetch smollm2`` gets, beside transformers reading the same file: see ``tests.smollm2``."""
+    return command(sys.executable, "-m", "tests.smollm2", HF_HUB_OFFLINE="1").strip().splitlines()[-1]
+
+
 def kills() -> str:
     """The marking of a class, killed a thousand times: see ``tests.kills``."""
     return command(sys.executable, "-m", "tests.kills", "1000").strip().splitlines()[-1]
@@ -200,6 +217,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "lowest": ("tests on the lowest versions of what is depended on", lowest),
     "seeds": ("every lecture on five seeds, and twice on the first", seeds),
     "colab": ("every lecture and exercise with Colab's versions", colab),
+    "trl": ("losses of lecture 11 beside those of the library trl", trl),
+    "smollm2": ("SmolLM2 out of its GGUF file beside transformers", smollm2),
     "recipes": ("shipped weights, measured again", recipes),
     "kills": ("the marking of a class, killed at a thousand random moments", kills),
     "times": ("time of everything, two processes of one thread", times),

@@ -38,6 +38,7 @@ PICTURES = {
     "08_sit": "spoil",
     "09_dino": "maps-picture",
     "10_time_series": "station-figure",
+    "11_assistants": "dpo-live-plot",
 }
 # what each page of the reference holds: the rooms of the package that others build on
 ROOMS = (

@@ -104,3 +104,25 @@ class Fresh:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.generator.set_state(state["generator"])
+
+
+def of_like_length(samples: Batch, lengths: Tensor, batch_size: int, seed: int = 0) -> Fresh:
+    """Endless batches of samples drawn at random, those of a batch of like length, without the columns that are
+    padding in all of them.
+
+    Eight times as many are drawn, put in order of length, and one part of eight is taken.
+
+    Args:
+        samples: tensors with the sample on the first axis; where they have a second, it is that of the tokens, padded
+            at the end.
+        lengths: how many columns each sample needs, (N,).
+    """
+
+    def make(generator: torch.Generator) -> Batch:
+        drawn = torch.randint(len(lengths), (8 * batch_size,), generator=generator)
+        parts = drawn[lengths[drawn].argsort(stable=True)].split(batch_size)
+        chosen = parts[int(torch.randint(8, (), generator=generator))]
+        longest = int(lengths[chosen].max())
+        return {name: rows[chosen, :longest] if rows.dim() > 1 else rows[chosen] for name, rows in samples.items()}
+
+    return Fresh(make, seed)

@@ -30,7 +30,7 @@ Words = Sequence[str]
 
 
 def plausible(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:
-    """A sentence, and whether it makes sense: ``label`` (N,), of ``PLAUSIBLE``.
+    """A sentence, and whether it makes sense: ``labels`` (N,), of ``PLAUSIBLE``.
 
     In every second one who acts has changed places with what it acts on: *the soup ate the boy*. The same words, so
     that nobody can tell by counting them.
@@ -38,7 +38,7 @@ def plausible(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0)
     drawn = sentences(4 * n + 100, split, seed, kinds=("plain",))
     found = [one for one in drawn if not one.events[0].negated and not BOTH_WAYS & {*one.en}][:n]
     texts = [(one.en if i % 2 else exchanged(one),) for i, one in enumerate(found)]
-    return {**packed(texts, tokenizer), "label": torch.arange(n) % 2}
+    return {**packed(texts, tokenizer), "labels": torch.arange(n) % 2}
 
 
 def exchanged(sentence: Sentence) -> Words:
@@ -55,7 +55,7 @@ def exchanged(sentence: Sentence) -> Words:
 
 
 def answered(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:
-    """A question and a sentence, and whether the sentence answers it: ``label`` (N,), of ``ANSWERED``.
+    """A question and a sentence, and whether the sentence answers it: ``labels`` (N,), of ``ANSWERED``.
 
     Every second question was asked about another sentence. (As QNLI in the paper's table 1, made from SQuAD.)
     """
@@ -68,7 +68,7 @@ def answered(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) 
         other = next(one for one in asked[i + 1 :] + asked[:i] if one.key not in own)
         pairs.append(((other if i % 2 else asked[i]).tokens, found[i].en))
         label.append(1 - i % 2)
-    return {**packed(pairs, tokenizer), "label": torch.tensor(label)}
+    return {**packed(pairs, tokenizer), "labels": torch.tensor(label)}
 
 
 def answers(n: int, tokenizer: WordPiece, split: str = "train", seed: int = 0) -> Batch:

@@ -89,7 +89,7 @@ def sentence_pairs(
 
     Returns:
         ``ids``, ``mask`` (True where a token is real), ``segments`` (0 up to the first ``[SEP]``, then 1), (N, T) each,
-        in the order of the documents and padded at the end, and ``label`` (N,): 0 where B follows A, else 1.
+        in the order of the documents and padded at the end, and ``labels`` (N,): 0 where B follows A, else 1.
 
     Raises:
         ValueError: fewer than two documents with sentences, no document with two, or too small a ``max_length``.
@@ -125,7 +125,7 @@ def sentence_pairs(
             segments.append([0] * (len(a) + 2) + [1] * (len(b) + 1))
             labels.append(label)
     ids, mask = pad(rows, padding)
-    return {"ids": ids, "mask": mask, "segments": pad(segments)[0], "label": torch.tensor(labels)}
+    return {"ids": ids, "mask": mask, "segments": pad(segments)[0], "labels": torch.tensor(labels)}
 
 
 def take_sentences(document: list[list[int]], start: int, budget: int, at_least: int) -> list[list[int]]:

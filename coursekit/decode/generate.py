@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
@@ -50,7 +49,7 @@ def room(model: GPT, ids: Tensor, max_new: int) -> int:
 
 def next_logits(model: GPT, ids: Tensor, mask: Tensor | None, caches: list[Cache]) -> Tensor:
     """Logits (B, V) of the token after the last of ``ids``; those of the other places are not computed."""
-    return F.linear(model.hidden(ids, mask, caches)[:, -1], model.tokens.weight)
+    return model.logits(model.hidden(ids, mask, caches)[:, -1])
 
 
 @torch.inference_mode()

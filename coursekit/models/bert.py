@@ -19,10 +19,10 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_real, check_sizes
+from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_ids, check_real, check_sizes
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, position_ids
+from coursekit.nn.positions import LearnedPositions, positions_of
 
 EPS = 1e-12  # of every layer norm
 STD = 0.02  # of weights at first, before the cut at two deviations; not in the paper, but in Google's program
@@ -118,12 +118,14 @@ class Bert(Pretrained):
             segments: (B, T), 0 up to the first ``[SEP]`` and 1 after it; None for 0 everywhere.
 
         Raises:
-            ValueError: a text has no real token, or more than ``max_length``.
+            ValueError: a text has no real token, or more than ``max_length``; or ``ids`` are not (B, T), no whole
+                numbers, or none of the vocabulary's.
         """
+        check_ids(ids, self.config.vocab_size)
         if mask is not None:
             check_real(mask)
         x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
-        x = self.positions(x, 0 if mask is None else position_ids(mask))
+        x = self.positions(x, 0 if mask is None else positions_of(mask))
         states = [self.dropout(self.norm(x))]
         for block in self.blocks:
             states.append(block(states[-1], mask=None if mask is None else padding_mask(mask)))
@@ -223,7 +225,7 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     mean over the pairs of -ln p (nats; appendix A.2); and the number of masked words.
 
     A batch holds ``ids``, ``mask``, ``segments`` (B, T), ``masked`` (B, T), True where words are to be guessed,
-    ``target`` (B, T), what stood there, and ``label`` (B,), 0 where B follows A. Without a ``label`` the masked words
+    ``target`` (B, T), what stood there, and ``labels`` (B,), 0 where B follows A. Without ``labels`` the masked words
     are all there is ("No NSP" in table 5). With ``accumulate``, the mean over pairs weighs each batch by its masked
     words. On a GPU it needs ``places`` (B, P) too: where ``masked`` is True, and then -1.
     """
@@ -236,8 +238,8 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), where)  # (N, V) or (B, P, V), (B, 2)
     loss = F.cross_entropy(words.float().flatten(0, -2), target.flatten(), reduction="sum")
     count = masked.sum()
-    if "label" in batch:
-        loss = loss + count * F.cross_entropy(follows.float(), batch["label"])
+    if "labels" in batch:
+        loss = loss + count * F.cross_entropy(follows.float(), batch["labels"])
     return loss, count
 
 
@@ -266,10 +268,10 @@ class BertForSequenceClassification(Pretrained):
 
 
 def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of ``label`` (B,), summed (nats), and their number."""
-    label = batch["label"]
+    """Cross-entropy of ``labels`` (B,), summed (nats), and their number."""
+    labels = batch["labels"]
     logits = model(batch["ids"], batch["mask"], batch.get("segments"))
-    return F.cross_entropy(logits.float(), label, reduction="sum"), label.new_full((), len(label))
+    return F.cross_entropy(logits.float(), labels, reduction="sum"), labels.new_full((), len(labels))
 
 
 class BertForTokenClassification(Pretrained):

@@ -38,7 +38,8 @@ def preference_losses(
     rejected r:
 
     ``dpo``: ``- (1 - e) ln sigma(beta h) - e ln sigma(-beta h)``, ln 2 where policy and reference are the same.
-    ``ipo``: ``(h - 1 / (2 beta))^2``, which is least at a finite margin, whatever the labels.
+    ``ipo``: ``(h - 1 / (2 beta))^2``, which is least at a finite margin, whatever the labels. (The library ``trl``
+    puts the mean over an answer's tokens in the place of the sum; the paper's equation has the sum.)
 
     Args:
         policy: ln pi of the chosen and of the rejected answers, (B,) each: **sums** over their tokens.

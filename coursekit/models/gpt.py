@@ -25,9 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_real, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_mask, check_sizes
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, position_ids
+from coursekit.nn.positions import LearnedPositions, positions_of
 
 EPS = 1e-5  # of every layer norm, in the programs
 STD = 0.02  # of weights at first (GPT, section 4.1)
@@ -146,18 +146,9 @@ class GPT(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
-        check_ids(ids)
         start = caches[0].length if caches else 0
-        length, most = start + ids.shape[1], self.config.max_length
-        if length > most:
-            raise ValueError(f"{length} positions: the model was built for max_length={most}")
-        if mask is not None:
-            if (found := tuple(mask.shape)) != (wanted := (ids.shape[0], length)):
-                held = f" with the {start} in the caches" if start else ""
-                raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
-            if start == 0:
-                check_real(mask)
-        positions = start if mask is None else position_ids(mask)[:, start:]  # padding is no position
+        check_mask(ids, mask, start, self.config.vocab_size, self.config.max_length)
+        positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
         checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
@@ -176,9 +167,13 @@ class GPT(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), or no whole numbers.
+                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
         """
-        return F.linear(self.hidden(ids, mask, caches), self.tokens.weight)
+        return self.logits(self.hidden(ids, mask, caches))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What the output layer makes of ``hidden``, (..., D) -> (..., V)."""
+        return F.linear(hidden, self.tokens.weight)
 
     def new_caches(self, max_length: int) -> list[Cache]:
         """Empty caches for decoding step by step, one for each block, with room for ``max_length`` tokens."""

@@ -22,7 +22,7 @@ from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
-from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, position_ids
+from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Transformer(nn.Module):
             ValueError: a source has no real symbol.
         """
         check_real(source_mask, "a source has no real symbol")
-        x = self.embed(source, position_ids(source_mask))
+        x = self.embed(source, positions_of(source_mask))
         for block in self.encoder:
             x = block(x, mask=padding_mask(source_mask))
         return self.encoder_norm(x)

@@ -216,7 +216,7 @@ def measure(model: BertForPreTraining, samples: Batch) -> dict[str, float]:
         right += (logits.argmax(dim=1) == target).sum().item()
         nats += nn.functional.cross_entropy(logits.float(), target, reduction="sum").item()
         words += len(target)
-        follows += (label.argmax(dim=1) == part["label"]).sum().item()
+        follows += (label.argmax(dim=1) == part["labels"]).sum().item()
     return {
         "masked words": right / words,
         "next sentence": follows / len(samples["ids"]),

@@ -41,7 +41,7 @@ def outputs(model: nn.Module, samples: Batch) -> Any:
 @torch.no_grad()
 def score_labels(model: nn.Module, samples: Batch) -> float:
     """The share of texts or pairs with the right label."""
-    return (outputs(model, samples).argmax(dim=1).cpu() == samples["label"]).float().mean().item()
+    return (outputs(model, samples).argmax(dim=1).cpu() == samples["labels"]).float().mean().item()
 
 
 @torch.no_grad()

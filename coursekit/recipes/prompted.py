@@ -9,22 +9,22 @@ In the metrics ``["tasks"]`` is a list of records of shares, ``["test"]`` has th
 ``["translations"][beginning][pairs]`` is one, ``pairs`` a number as a str.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from coursekit.convert.eight_bits import from_eight_bits, in_eight_bits
 from coursekit.convert.gpt import DROPOUTS, from_hugging_face, to_hugging_face
 from coursekit.convert.hub import read_model, write_model
-from coursekit.data.batches import Batch, Fresh
+from coursekit.data.batches import of_like_length
 from coursekit.data.prompts import Prompted, as_ids, classifications, instructions, summaries, translations
 from coursekit.decode.text import complete
 from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import read_command
+from coursekit.recipes.runs import each_once, read_command
 from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
@@ -37,23 +37,6 @@ TASKS = {translations: 30_000, summaries: 8000, classifications: 4000, instructi
 TASK_STEPS, EVERY = 4000, 500
 STEPS, PAIRS, TESTED = 300, (100, 300, 1000, 3000, 10_000), 200
 BEGINNINGS = ("pre-trained", "from scratch")
-
-
-def in_batches(pairs: Sequence[Prompted], tokenizer: BPE, batch_size: int = BATCH, seed: int = 0) -> Fresh:
-    """Endless batches of ``as_ids``, each of pairs drawn at random, without the columns that are padding in all.
-
-    Those of a batch are of like length: eight times as many are drawn, put in order, and one part of eight is taken.
-    """
-    samples = as_ids(pairs, tokenizer)
-    lengths = samples["mask"].sum(dim=1)
-
-    def make(generator: torch.Generator) -> Batch:
-        drawn = torch.randint(len(pairs), (8 * batch_size,), generator=generator)
-        parts = drawn[lengths[drawn].argsort(stable=True)].split(batch_size)
-        chosen = parts[int(torch.randint(8, (), generator=generator))]
-        return {name: rows[chosen, : int(lengths[chosen].max())] for name, rows in samples.items()}
-
-    return Fresh(make, seed)
 
 
 def prompted_training(model: GPT, pairs: Sequence[Prompted], tokenizer: BPE, steps: int, **options: Any) -> Training:
@@ -69,7 +52,9 @@ def prompted_training(model: GPT, pairs: Sequence[Prompted], tokenizer: BPE, ste
         dropout.p = DROPOUT
     optimizer = adamw(model, RATE)
     schedule = warmup_cosine(min(WARMUP, steps // 2))
-    return Training(model, gpt_loss, in_batches(pairs, tokenizer), optimizer, steps, schedule=schedule, **options)
+    samples = as_ids(pairs, tokenizer)
+    data = of_like_length(samples, samples["mask"].sum(dim=1), BATCH)
+    return Training(model, gpt_loss, data, optimizer, steps, schedule=schedule, **options)
 
 
 def share_exact(model: GPT, tokenizer: BPE, pairs: Sequence[Prompted], max_new: int = 60) -> float:
@@ -147,18 +132,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "command": "python -m coursekit.recipes.prompted",
             "tested": TESTED,
             "steps": STEPS,
-            "translations": {beginning: {} for beginning in BEGINNINGS},
         }
     )
     if "test" not in found:
         found |= teach_tasks(folder)
         save_json(kept, found)
-    for beginning, points in found["translations"].items():
-        for n in PAIRS:
-            if str(n) not in points:
-                points[str(n)] = curve_point(beginning, n)
-                print(f"{beginning}, {n} pairs: {points[str(n)]:.3f}", flush=True)
-                save_json(kept, found)
+    points = itertools.product(BEGINNINGS, PAIRS)
+    pieces = {("translations", beginning, str(n)): partial(curve_point, beginning, n) for beginning, n in points}
+    found = each_once(pieces, kept)
     shipped = FOLDER if out is None else out / "prompted"
     write(read(folder / "rounded"), shipped)  # rounding again changes nothing
     save_json(shipped / "metrics.json", found)

@@ -80,6 +80,26 @@ def report(metrics: Mapping[str, Any]) -> None:
     print(json.dumps({name: value for name, value in metrics.items() if name not in ("curve", "runs")}, indent=1))
 
 
+def each_once(pieces: Mapping[tuple[str, ...], Callable[[], Any]], kept: Path) -> dict[str, Any]:
+    """Compute each piece that the file ``kept`` does not hold, saving after each, and return all that it holds then.
+
+    So a run of many short ones can be stopped between any two of them.
+
+    Args:
+        pieces: by their places: ``("curve", "100")`` is ``["curve"]["100"]`` in the file.
+    """
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for (*outer, name), compute in pieces.items():
+        place = found
+        for one in outer:
+            place = place.setdefault(one, {})
+        if name not in place:
+            place[name] = compute()
+            print(*outer, name, json.dumps(place[name])[:200], flush=True)
+            save_json(kept, found)
+    return found
+
+
 def data_hash(texts: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of each source; those of Python differ from one version of it to the next."""
     return {source: hashlib.sha256(json.dumps(found).encode()).hexdigest() for source, found in texts.items()}

@@ -13,7 +13,7 @@ Source: Kaplan et al. (2020), arXiv 2001.08361; Hoffmann et al. (2022), arXiv 22
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +29,7 @@ from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, data_hash, read_command
+from coursekit.recipes.runs import Clock, data_hash, each_once, read_command
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import EMA, Training, adamw, device, seed
@@ -164,17 +164,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     alone = {"scaling": "these are many short runs, one after another"}
     _, folder, out, _ = read_command("scaling", __doc__, arguments, alone=alone)
     kept, clock = folder / "metrics.json", Clock(folder / "seconds.json")
-    found: dict[str, Any] = {"runs": {}, "checks": {}}
-    if kept.exists():
-        found = json.loads(kept.read_text(encoding="utf-8"))
-    wanted: list[tuple[int, float]] = [(width, 1.0) for width in (*WIDTHS, PREDICTED)]
-    wanted += [(width, factor) for width in (WIDTHS[0], WIDTHS[-1]) for factor in (0.5, 2.0)]
-    for width, factor in wanted:
-        place = found["runs"] if factor == 1 else found["checks"].setdefault(str(width), {})
-        name = str(width) if factor == 1 else str(factor)
-        if name not in place:
-            place[name] = run(width, folder, clock, factor)
-            save_json(kept, found)
+    pieces: dict[tuple[str, ...], Any] = {
+        ("runs", str(width)): partial(run, width, folder, clock) for width in (*WIDTHS, PREDICTED)
+    }
+    pieces |= {
+        ("checks", str(width), str(factor)): partial(run, width, folder, clock, factor)
+        for width in (WIDTHS[0], WIDTHS[-1])
+        for factor in (0.5, 2.0)
+    }
+    found = each_once(pieces, kept)
     about: Mapping[str, Any] = {
         "command": "python -m coursekit.recipes.scaling",
         "tokens": STEPS * BATCH * LENGTH,

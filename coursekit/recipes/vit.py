@@ -26,7 +26,7 @@ from coursekit.data.shapes import CLASSES, Shapes, shapes
 from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.recipes.runs import Clock, each_once, read_command, report
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
@@ -165,14 +165,13 @@ def measure_all(what: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dic
         runs = {f"{kind}, {n}": {"kind": kind, "n": n} for n in SIZES for kind in COMPARED}
     else:
         runs = {how: {"kind": "ViT", "how": how} for how in SHUFFLES}
-    kept = folder / "metrics.json"
-    found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    for name, settings in runs.items():
-        if name not in found:
-            model, _ = run(folder=folder / name.replace(", ", "-"), steps=STEPS[what], log_every=100, **settings)
-            found[name] = accuracy_on_test(model, settings.get("how", "none"))
-            print(name, found[name], flush=True)
-            save_json(kept, found)
+
+    def accuracy_of(name: str) -> float:
+        settings = runs[name]
+        model, _ = run(folder=folder / name.replace(", ", "-"), steps=STEPS[what], log_every=100, **settings)
+        return accuracy_on_test(model, settings.get("how", "none"))
+
+    found = each_once({(name,): partial(accuracy_of, name) for name in runs}, folder / "metrics.json")
     metrics = {"command": f"python -m coursekit.recipes.vit {what}", "steps": STEPS[what], "accuracy": found}
     if what == "curves":
         metrics["parameters"] = {kind: sum(p.numel() for p in KINDS[kind]().parameters()) for kind in COMPARED}

@@ -2,6 +2,7 @@
 
 from coursekit.viz.alignment import Alignment
 from coursekit.viz.association import Association
+from coursekit.viz.chat import Chat
 from coursekit.viz.claims import ClaimFailed, claim, claims
 from coursekit.viz.corruption import Corruption
 from coursekit.viz.crops import Crops
@@ -20,6 +21,7 @@ from coursekit.viz.patches import Patches
 from coursekit.viz.plots import bars, curves, heatmap, image_grid, new_axes
 from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
+from coursekit.viz.prefer import Prefer
 from coursekit.viz.qkv import QKV
 from coursekit.viz.reconstruction import Reconstruction
 from coursekit.viz.show import show
@@ -32,6 +34,7 @@ __all__ = [
     "Alignment",
     "Association",
     "AttentionHeads",
+    "Chat",
     "ClaimFailed",
     "Corruption",
     "Crops",
@@ -47,6 +50,7 @@ __all__ = [
     "Patches",
     "PositionMap",
     "Positions",
+    "Prefer",
     "Reconstruction",
     "Tokens",
     "Write",

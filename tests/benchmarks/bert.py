@@ -54,7 +54,7 @@ def both(shape: str, device: torch.device) -> tuple[BertForPreTraining, nn.Modul
         theirs,
         {
             **{"ids": ids, "mask": mask, "segments": segments},
-            **{"target": ids, "masked": masked, "places": places_of(masked), "label": label},
+            **{"target": ids, "masked": masked, "places": places_of(masked), "labels": label},
         },
     )
 
@@ -83,7 +83,7 @@ def train(bert: nn.Module, batch: Batch, precision: str, times: int) -> Callable
     def loss() -> torch.Tensor:
         if isinstance(bert, BertForPreTraining):
             return mean(pretraining_loss(bert, batch))
-        return bert(**inputs, labels=labels, next_sentence_label=batch["label"]).loss
+        return bert(**inputs, labels=labels, next_sentence_label=batch["labels"]).loss
 
     return training(bert, loss, labels.device, precision, times)
 

@@ -11,7 +11,9 @@ from torch import nn
 
 from coursekit.convert.gpt import from_hugging_face
 from coursekit.decode.generate import generate
+from coursekit.decode.rollout import rollout
 from coursekit.models.gpt import GPT, gpt_loss
+from coursekit.nn.log_probs import token_log_probs
 from coursekit.train.device import has_fast_bf16
 from tests.benchmarks.machine import devices, mean, products, training, wait
 from tests.benchmarks.shared import PAR, Row, race
@@ -21,6 +23,7 @@ SHAPES = {"4 blocks of 256": (16, 128, 256, 4, 4, 2048, 3), "GPT-2 small": (2, 1
 FOR_GPUS = {"GPT-2 small, 1,024 tokens": (12, 1024, 768, 12, 12, 50_257, 5)}  # what fills one
 # tokens that are written; texts at once: aim. GPT-2 small's half a gigabyte of weights is read for each of them.
 WRITTEN = {"4 blocks of 256": (200, {1: 1.25, 16: 1.2}), "GPT-2 small": (30, {1: PAR})}
+DRAWN = {"4 blocks of 256": (64, 40, 1.2)}  # texts; tokens of a rollout; aim
 SIZE, PRODUCTS = 1024, 10  # of the matrix products that a step is compared with
 
 
@@ -68,6 +71,25 @@ def write(model: nn.Module, new: int, batch_size: int, device: torch.device) -> 
     return work
 
 
+def draw(model: nn.Module, new: int, batch_size: int, device: torch.device) -> Callable[[], None]:
+    """Answers that are drawn, and how likely each of their tokens was: what a policy learns from."""
+    model.eval()
+    ids = torch.arange(8, device=device).expand(batch_size, -1).contiguous()
+    never = model.config.vocab_size  # no token ends an answer, so that both write as many
+
+    def work() -> None:
+        if isinstance(model, GPT):
+            rollout(model, ids, None, never, new)
+        else:
+            with torch.inference_mode():
+                options = {"max_new_tokens": new, "do_sample": True, "top_k": 0}
+                written = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+                token_log_probs(model(written).logits, written)
+        wait(device)
+
+    return work
+
+
 def operations(model: GPT, ids: torch.Tensor) -> float:
     """Of the matrix products of a training step: 6 for each weight and token, and attention's two products."""
     c, (B, T) = model.config, ids.shape
@@ -95,6 +117,11 @@ def beside(shape: str, device: torch.device) -> Iterator[Row]:
     for batch_size, aim in aims.items():
         of = row(f"{new} tokens, {batch_size} texts", "transformers' generate", aim)
         works = write(ours, new, batch_size, device), write(theirs, new, batch_size, device)
+        yield race(of, *works, amount=new * batch_size)
+    if shape in DRAWN:
+        batch_size, new, aim = DRAWN[shape]
+        of = row(f"rollout, {new} tokens, {batch_size} texts", "transformers' generate, then a pass", aim)
+        works = draw(ours, new, batch_size, device), draw(theirs, new, batch_size, device)
         yield race(of, *works, amount=new * batch_size)
 
 

@@ -18,9 +18,9 @@ def given(monkeypatch) -> list:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "name a recipe, such as 'coursekit train vit'; there are: bert, dino, "),
-        (["gtp"], "no recipe 'gtp'; there are: bert, dino, "),
-        (["gtp", "--list"], "no recipe 'gtp'; there are: bert, dino, "),
+        ([], "name a recipe, such as 'coursekit train vit'; there are: assistant, bert, dino, "),
+        (["gtp"], "no recipe 'gtp'; there are: assistant, bert, dino, "),
+        (["gtp", "--list"], "no recipe 'gtp'; there are: assistant, bert, dino, "),
         (["vit", "curve"], "no variant 'curve' of vit; there are: vit, curves, shuffled"),
         (["table3", "base"], "no variant 'base' of table3: it has none"),
         (["vit", "--state"], "--state"),

@@ -30,6 +30,7 @@ CASES = {
     "gpt": ("gpt-padded", "GPT(GPTConfig(30, 16, 2, 32, 2, 10))", "gpt_loss"),
     "induction": ("induction", "AttentionOnly(AttentionOnlyConfig(30, 16, 2))", SQUARE.format("ids")),
     "lstm_forecaster": ("lstm", "LSTMForecaster(LSTMForecasterConfig(24, 6, 2))", SQUARE.format("history")),
+    "llama": ("llama", "Llama(LlamaConfig(30, 16, 4, 2, 32, 2))", SQUARE.format("ids")),
     "mae": ("mae", f"MAE(MAEConfig({VIT.format(0)}, 0.75, 8, 2, 1))", "mae_loss"),
     "nnlm": ("nnlm", "NNLM(NNLMConfig(30, 4, 8, 16))", "nnlm_loss"),
     "rnn_lm": ("rnn_lm", "RNNLM(RNNLMConfig(30, 8, 16))", "tbptt_loss(Streams([[3, 4, 5]], 4, 5))"),
@@ -42,6 +43,8 @@ CASES = {
     ),
     "vit": ("vit", f"ViT({VIT.format(3)})", "vit_loss"),
 }
+COURSE = ("coursekit.nn.attention", "coursekit.nn.blocks", "coursekit.models.gpt", "coursekit.models.transformer")
+WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef
 POLICY = "nn.Embedding(30, 30)"  # what a token makes of the next one, which is a language model too
 LEARNS = "lambda model, batch: {}(lambda ids, mask: model(ids), batch)"
 CASES |= {
@@ -107,6 +110,25 @@ def test_counts_need_no_torch(folder):
     own, alone = (kind(3, 5).fit(documents).next_probabilities([1, 2]) for kind in (KneserNey, names["KneserNey"]))
     assert own.tolist() == alone.tolist()
     assert "torch" not in names
+
+
+def test_a_method_that_a_docstring_names_is_there(folder):
+    """Methods that nothing calls are left out, but for those to which a reader is sent."""
+    named = set()
+    for path in sorted(folder.glob("*_single.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        own = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        methods = {one.name for node in own.values() for one in node.body if isinstance(one, ast.FunctionDef)}
+        for name in own:
+            whole = [getattr(module, name, None) for module in map(import_module, COURSE)]
+            every = {
+                method for one in whole if inspect.isclass(one) for method, of in vars(one).items() if callable(of)
+            }
+            texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, WITH_DOCSTRING)]
+            sent = {*re.findall(r"``(\w+)``", "\n".join(texts))} & every
+            assert sent <= methods, (path.name, name)
+            named |= sent
+    assert named >= {"new_caches"}
 
 
 def test_every_model_is_tried():

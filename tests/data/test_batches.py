@@ -1,9 +1,11 @@
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.data.batches import Fresh, Shuffled, pad
+from coursekit.data.batches import Fresh, Shuffled, of_like_length, pad
 
 
 def samples(n: int = 10) -> dict[str, torch.Tensor]:
@@ -66,3 +68,20 @@ def test_nonsense_is_refused():
         Shuffled({"x": torch.zeros(2), "y": torch.zeros(3)}, 1)
     with pytest.raises(ValueError, match="batch_size=11: must lie"):
         Shuffled(samples(), 11)
+
+
+def test_batches_of_like_length_hold_samples_whole_and_lose_only_padding():
+    rows = [[i + 1] * (2 + 5 * (i % 5) + i % 3) for i in range(30)]
+    ids, mask = pad(rows)
+    data, counts = of_like_length({"ids": ids, "number": torch.arange(30)}, mask.sum(dim=1), 8), Counter()
+    for _ in range(600):
+        batch = next(data)
+        real = batch["ids"] > 0
+        assert [row[keep].tolist() for row, keep in zip(batch["ids"], real)] == [rows[i] for i in batch["number"]]
+        assert real.sum(dim=1).max() - real.sum(dim=1).min() <= 10  # of 2 to 24
+        assert real.any(dim=0).all()
+        counts.update(batch["number"].tolist())
+    assert len(counts) == 30
+    assert max(counts.values()) < 1.8 * min(counts.values())  # each as often as any other, 160 times on average
+    again = of_like_length({"ids": ids}, mask.sum(dim=1), 8, seed=1)
+    assert not torch.equal(next(again)["ids"], next(of_like_length({"ids": ids}, mask.sum(dim=1), 8))["ids"])

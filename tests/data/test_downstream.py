@@ -47,10 +47,10 @@ def test_samples_are_framed_and_the_same_again(name, tokenizer):
 
 def test_nonsense_is_sense_with_two_phrases_exchanged(tokenizer):
     batch = plausible(200, tokenizer)
-    assert batch["label"].tolist() == [0, 1] * 100
+    assert batch["labels"].tolist() == [0, 1] * 100
     first_nouns = {0: set(), 1: set()}
     kind_of = {form: noun.kind for noun in NOUNS for form in (noun.english(False), noun.english(True))}
-    for row, label in enumerate(batch["label"].tolist()):
+    for row, label in enumerate(batch["labels"].tolist()):
         kinds = [kind_of[word] for word in read(batch, tokenizer, row).replace(".", "").split() if word in kind_of]
         if kinds:  # of "Anna read the story" there is no noun before the verb
             first_nouns[label].add(kinds[0])
@@ -66,11 +66,11 @@ def test_nonsense_is_sense_with_two_phrases_exchanged(tokenizer):
 
 def test_every_second_question_was_asked_about_another_sentence(tokenizer):
     batch = answered(120, tokenizer)
-    assert batch["label"].tolist() == [1, 0] * 60
+    assert batch["labels"].tolist() == [1, 0] * 60
     asked = {}
     for one in sentences(340):
         asked[as_text(one.en).lower()] = {as_text(q.tokens).lower() for q in downstream.questions(one)}
-    for row, label in enumerate(batch["label"].tolist()):
+    for row, label in enumerate(batch["labels"].tolist()):
         question, sentence = (read(batch, tokenizer, row, segment) for segment in (0, 1))
         assert (question in asked[sentence]) == bool(label), (question, sentence)
 

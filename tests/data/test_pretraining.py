@@ -58,10 +58,10 @@ def test_the_number_of_masked_tokens_is_the_programs():
 def test_only_what_may_be_guessed_is_touched(seed):
     generator = seeded(seed)
     lengths = torch.randint(3, 31, (6,), generator=generator).tolist()
-    samples = framed(lengths, 30, seed=seed) | {"label": torch.arange(6)}
+    samples = framed(lengths, 30, seed=seed) | {"labels": torch.arange(6)}
     found = mask_tokens(samples, tokenizer(), generator)
     ids, mask = samples["ids"], samples["mask"]
-    assert set(found) == {"ids", "mask", "label", "target", "masked", "places"}
+    assert set(found) == {"ids", "mask", "labels", "target", "masked", "places"}
     assert torch.equal(found["target"], ids)
     assert torch.equal(found["mask"], mask)
     assert not found["masked"][(ids == CLS) | (ids == SEP) | ~mask].any()
@@ -152,7 +152,7 @@ def library(n: int = 300, sentences: int = 6) -> list[list[list[int]]]:
 def parts(pairs: dict[str, torch.Tensor]) -> list[tuple[list[int], list[int], int]]:
     """A, B and label of each pair, after a look at its frame and segments."""
     found = []
-    for ids, mask, segments, label in zip(*(pairs[name].tolist() for name in ("ids", "mask", "segments", "label"))):
+    for ids, mask, segments, label in zip(*(pairs[name].tolist() for name in ("ids", "mask", "segments", "labels"))):
         n = sum(mask)
         assert mask == [True] * n + [False] * (len(mask) - n)
         assert ids[n:] == [PAD] * (len(ids) - n)
@@ -195,7 +195,7 @@ def test_pairs_follow_each_other_or_come_from_two_documents():
 
 
 def test_half_of_the_pairs_follow_each_other():
-    labels = sentence_pairs([[[5], [6]]] * 20_000, tokenizer(), 5, seeded())["label"].tolist()
+    labels = sentence_pairs([[[5], [6]]] * 20_000, tokenizer(), 5, seeded())["labels"].tolist()
     assert len(labels) == 20_000
     assert close(labels.count(0), 20_000, 0.5)
     # and a label says nothing of the next one

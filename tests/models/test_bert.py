@@ -256,7 +256,7 @@ def test_the_loss_of_pretraining():
         "segments": segments,
         "masked": masked,
         "target": target,
-        "label": label,
+        "labels": label,
     }
     words, follows = model(ids, mask, segments)
     log_p = words.log_softmax(dim=-1)
@@ -268,17 +268,17 @@ def test_the_loss_of_pretraining():
     assert (total / count).item() == pytest.approx((of_words + of_pairs).item(), rel=1e-5)
     elsewhere = {**data, "target": torch.where(masked, target, 0)}
     assert pretraining_loss(model, elsewhere)[0] == total
-    del data["label"]
+    del data["labels"]
     total, count = pretraining_loss(model, data)
     assert (total / count).item() == pytest.approx(of_words.item(), rel=1e-5)
 
 
 def test_the_losses_of_fine_tuning():
     ids, mask, segments = batch()
-    data = {"ids": ids, "mask": mask, "segments": segments, "label": torch.tensor([2, 0, 1, 1])}
+    data = {"ids": ids, "mask": mask, "segments": segments, "labels": torch.tensor([2, 0, 1, 1])}
     model = make(BertForSequenceClassification)
     total, count = classification_loss(model, data)
-    expected = F.cross_entropy(model(ids, mask, segments), data["label"], reduction="sum")
+    expected = F.cross_entropy(model(ids, mask, segments), data["labels"], reduction="sum")
     assert (count, total.item()) == (4, pytest.approx(expected.item(), rel=1e-5))
 
     model, tags = make(BertForTokenClassification), ids % 3
@@ -433,7 +433,7 @@ def test_training_in_half_precision_says_the_same():
         "segments": segments,
         "masked": masked,
         "target": ids,
-        "label": ids[:, 0] % 2,
+        "labels": ids[:, 0] % 2,
     }
     expected, _ = pretraining_loss(model, data)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -468,6 +468,9 @@ def test_nonsense_is_refused(changes, words):
 
 def test_bad_input_is_refused():
     model, (ids, mask, segments) = make(), batch()
+    for wrong in (V, -1):
+        with pytest.raises(ValueError, match=rf"ids must lie in 0\.\.{V - 1}: the vocabulary has {V} tokens"):
+            model(torch.full((2, 3), wrong))
     with pytest.raises(ValueError, match="a text has no real token: every row of mask needs at least one True"):
         model(ids, mask & (torch.arange(4) != 2)[:, None], segments)
     with pytest.raises(ValueError, match="17 positions: the model was built for max_length=16"):

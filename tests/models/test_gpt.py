@@ -492,6 +492,8 @@ def test_bad_input_is_refused():
     [
         ({"ids": torch.zeros(4)}, r"ids of shape \(4,\), torch\.float32: must be \(B, T\), whole numbers"),
         ({"ids": torch.zeros(4, T)}, r"ids of shape \(4, 9\), torch\.float32: must be"),
+        ({"ids": torch.full((4, T), V)}, rf"ids must lie in 0\.\.{V - 1}: the vocabulary has {V} tokens"),
+        ({"ids": torch.full((4, T), -1)}, "ids must lie in"),
         ({"loss_mask": torch.ones(4, T - 1).bool()}, r"loss_mask of shape \(4, 8\), torch\.bool: must be \(4, 9\)"),
         ({"loss_mask": torch.ones(4, T)}, r"loss_mask of shape \(4, 9\), torch\.float32: must be .+ boolean"),
     ],

@@ -23,7 +23,7 @@ def small_batch(n=12, T=20, V=60):
     mask = torch.arange(T) < lengths[:, None]
     ids = torch.randint(5, V, (n, T), generator=generator).masked_fill(~mask, 0)
     tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(0x4E00 + i) for i in range(V - 5))])
-    batch = {"ids": ids, "mask": mask, "segments": (torch.arange(T) > 4).long() * mask, "label": lengths % 2}
+    batch = {"ids": ids, "mask": mask, "segments": (torch.arange(T) > 4).long() * mask, "labels": lengths % 2}
     return mask_tokens(batch, tokenizer, generator)
 
 
@@ -113,7 +113,7 @@ def test_measures_count_by_hand():
         nats.append(-p[row, place, batch["target"][row, place]].log().item())
     assert found["masked words"] == pytest.approx(sum(right) / len(right))
     assert found["nats of a masked word"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
-    assert found["next sentence"] == pytest.approx((follows.argmax(dim=1) == batch["label"]).float().mean().item())
+    assert found["next sentence"] == pytest.approx((follows.argmax(dim=1) == batch["labels"]).float().mean().item())
 
 
 def test_always_mask_hides_every_chosen_token_and_draws_the_same():

@@ -52,7 +52,7 @@ def test_scores_count_what_is_right(name, tokenizer):
         spoilt[1][row] = logits[0][row]  # right start, wrong end
         expected = 1 - 1 / 40
     else:
-        logits = nn.functional.one_hot(samples["label"], 2).float()
+        logits = nn.functional.one_hot(samples["labels"], 2).float()
         spoilt = torch.cat([logits[:10].flip(1), logits[10:]])
         expected = 30 / 40
     assert TASKS[name].score(Says(logits), samples) == 1

@@ -1,6 +1,7 @@
 """Every objective of the course with a small model of each kind, and a batch for it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,6 +14,7 @@ from coursekit.models import (
     dpo,
     gpt,
     grpo,
+    llama,
     mae,
     nnlm,
     patchtst,
@@ -34,6 +36,7 @@ B, T, V = 4, 10, 30
 VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
 PATCHES = patchtst.PatchTSTConfig(24, patch_size=8, stride=4, d_model=16, n_heads=2, d_ff=32, n_layers=2, dropout=0.1)
 GPT = gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, dropout=0.1)
+LLAMA = llama.LlamaConfig(V, 16, n_heads=4, n_kv_heads=2, d_ff=32, n_layers=2, max_length=T)
 SCHEDULE = {"steps": 100, "teacher_temperature_warmup": 10, "freeze_last_layer": 1}
 DINO = dino.DINOConfig(VIT(classes=0, drop_path=0.1, resize="dino"), 32, 16, out_dim=20, **SCHEDULE)
 
@@ -71,7 +74,7 @@ def series(**more: Tensor) -> dict[str, Tensor]:
 
 def masked() -> dict[str, Tensor]:
     masked = real() & (torch.rand(B, T) < 0.3)
-    return texts(masked=masked, places=places_of(masked), target=ids(B, T), label=torch.arange(B) % 2)
+    return texts(masked=masked, places=places_of(masked), target=ids(B, T), labels=torch.arange(B) % 2)
 
 
 def streams() -> tuple:
@@ -136,6 +139,8 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     ),
     "gpt": lambda: (gpt.GPT(GPT), gpt.gpt_loss, lambda: {"ids": ids(B, T + 1)}),
     "gpt-padded": lambda: (gpt.GPT(GPT), gpt.gpt_loss, lambda: texts(loss_mask=ids(B, T) > 9)),
+    "llama": lambda: (llama.Llama(LLAMA), gpt.gpt_loss, texts),
+    "llama-window": lambda: (llama.Llama(replace(LLAMA, window=3, qk_norm=True)), gpt.gpt_loss, texts),
     "gpt-1": lambda: (
         gpt.GPT(gpt.GPTConfig(V, 16, n_heads=2, d_ff=32, n_layers=2, max_length=T, norm_first=False)),
         gpt.gpt_loss,
@@ -155,7 +160,7 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     "bert-classification": lambda: (
         bert.BertForSequenceClassification(body(), "abc"),
         bert.classification_loss,
-        lambda: texts(label=LABELS()),
+        lambda: texts(labels=LABELS()),
     ),
     "bert-tagging": lambda: (
         bert.BertForTokenClassification(body(False), "abc"),

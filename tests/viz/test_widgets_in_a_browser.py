@@ -9,6 +9,8 @@ from matplotlib import colormaps
 from coursekit.nn.scores import ConcatScore
 from coursekit.viz import Alignment, AttentionHeads, Curves, show
 from tests.viz.page import brightness, live_page, page_of, status, themed, violations
+from tests.viz.test_chat import chat
+from tests.viz.test_prefer import prefer
 
 pytestmark = pytest.mark.browser
 
@@ -229,6 +231,18 @@ def test_two_views_of_one_output_both_work(browser):
     assert page.locator(".ck").count() == 2
     page.get_by_role("button", name="Last step").nth(1).click()
     assert [s.split(":")[0] for s in page.locator("[aria-live]").all_inner_texts()] == ["Step 1 of 3", "Step 3 of 3"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_widget_looks_the_same_beside_another_one(browser, scheme):
+    """Both call a part ``request``, and have styles of their own for it."""
+    alone, other = themed(prefer(), scheme), chat()._repr_html_()
+    looks = """all => all.map((e) => { const s = getComputedStyle(e);
+        return [s.color, s.backgroundColor, s.borderRadius, s.fontSize, s.display, s.maxWidth]; })"""
+    found = [page_of(browser, html).locator(".prefer *") for html in (alone, other + alone)]
+    apart = [one.evaluate_all(looks) for one in found]
+    assert len(apart[0]) > 20
+    assert apart[0] == apart[1]
 
 
 def test_widgets_of_a_kind_have_names_of_their_own_and_are_no_slides(browser):

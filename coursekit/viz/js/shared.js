@@ -230,7 +230,7 @@ export function root(el, style, label, title) {
   // no <section>: reveal.js would take it for a slide
   const box = h("div", {class: `ck ${kind}`, role: "region", "aria-label": title ? `${label}: ${title}` : label,
     "data-lm-suppress-shortcuts": "true", tabindex: -1}); // a click anywhere in it gives it the keys
-  el.replaceChildren(h("style", {}, THEME + style.replaceAll(".ck ", `.ck.${kind} `)), box);
+  el.replaceChildren(h("style", {}, THEME + style.replace(/\.ck(?=[ [])/g, `.ck.${kind}`)), box);
   followTheme(el, (dark) => box.toggleAttribute("data-dark", dark));
   return box;
 }
