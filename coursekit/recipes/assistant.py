@@ -294,6 +294,13 @@ def model_score(model: RewardModel) -> Score:
     return score
 
 
+def on_device(generator: torch.Generator) -> torch.Generator:
+    """To draw from where the models are: the generator itself on a CPU, else one that it seeds."""
+    if device().type == "cpu":
+        return generator
+    return torch.Generator(device()).manual_seed(int(torch.randint(2**62, (), generator=generator)))
+
+
 def own_answers(
     policy: GPT,
     reference: GPT,
@@ -321,7 +328,7 @@ def own_answers(
         alike = (lengths - one).abs().argsort(stable=True)[: 8 * prompts]
         chosen = alike[torch.randperm(len(alike), generator=generator)[:prompts]].repeat_interleave(group)
         given = (rows[chosen].to(device()) for rows in (ids, mask))
-        wrote = rollout(policy, *given, tokenizer.ids[END_OF_TURN], MAX_NEW, generator=generator)
+        wrote = rollout(policy, *given, tokenizer.ids[END_OF_TURN], MAX_NEW, generator=on_device(generator))
         with torch.no_grad():
             expected = token_log_probs(reference(wrote.ids, wrote.mask), wrote.ids)
         batch = {"ids": wrote.ids, "mask": wrote.mask, "answer": wrote.answer, "old": wrote.log_probs}

@@ -29,12 +29,12 @@ from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt
 from coursekit.recipes.runs import Clock, each_once, read_command
 from coursekit.text.bpe import END
-from coursekit.train import Training, adamw, seed, warmup_cosine
+from coursekit.train import Training, adamw, device, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
 METRICS = CHECKPOINTS / "ladder" / "metrics.json"
 SWAPS = ("no biases", "RMSNorm", "rotary positions", "SwiGLU", "two heads of keys and values")
-SEEDS, STEPS, BATCH, RATE, WARMUP = range(3), 600, 16, 1.5e-3, 60
+SEEDS, STEPS, BATCH, RATE, WARMUP = range(5), 600, 16, 1.5e-3, 60
 LENGTH, DOCUMENTS = 256, 40  # tokens of a row; of each source to measure on
 # Widths of the feed-forward networks that keep the number of parameters: positions that are not learned leave room, a
 # gate is a third matrix, and fewer heads of keys and values leave room again.
@@ -110,7 +110,7 @@ def run(height: int, start: int, folder: Path, clock: Clock, factor: float = 1.0
         ``parameters``, ``bits per character`` of each source, and ``loss``, the mean of the last hundred updates.
     """
     seed(start)
-    model = Rung(height)
+    model = Rung(height).to(device())
     optimizer = adamw(model, factor * RATE, weight_decay=0.1, betas=(0.9, 0.95))
     settings = {"log_every": 100, "save_every": 200, "folder": folder / f"{height} {start} {factor:g}"}
     data = Shuffled({"ids": rows()}, BATCH, start)

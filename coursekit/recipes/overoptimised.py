@@ -93,7 +93,7 @@ def curve_point(pairs: int) -> float:
 def written() -> tuple[list[Request], list[list[str]], Tensor]:
     """Test requests, ``ANSWERS`` answers to each, drawn from the instructed model, and their gold rewards (P, N)."""
     model, tokenizer = instructed()
-    asked, generator = requests(PROMPTS, "test", seed=1), torch.Generator().manual_seed(0)
+    asked, generator = requests(PROMPTS, "test", seed=1), torch.Generator(device()).manual_seed(0)
     texts, gold = [], torch.zeros(PROMPTS, ANSWERS)
     for number, request in enumerate(asked):
         ids, mask = as_prompts([request] * ANSWERS, tokenizer)
