@@ -91,7 +91,7 @@ class Rotary(Widget):
             [
                 f"{i}: entries {i}, {i + pairs}",
                 f"{theta:.3g}",
-                f"{2 * math.pi / theta:,.3g}" if theta > 2 * math.pi / 1000 else f"{2 * math.pi / theta:,.0f}",
+                wavelength(2 * math.pi / theta),
                 f"{at[0][i]:.0f}°",
                 f"{at[1][i]:.0f}°",
                 cell(f"{product:.2f}", (product / scale + 1) / 2, DIVERGING),
@@ -133,3 +133,7 @@ def degrees(x: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """Where the arrow of each pair of a vector points after a turn by ``angle``, in degrees from 0 to 359."""
     a, b = x.reshape(2, -1)
     return np.rint(np.degrees(np.arctan2(b, a) + angle)) % 360
+
+
+def wavelength(positions: float) -> str:
+    return f"{positions:.3g}" if positions < 100 else f"{positions:,.0f}"

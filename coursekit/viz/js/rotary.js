@@ -10,20 +10,20 @@ const STYLE = `${CONTROLS}
 .ck .knob { flex:none; max-width:none; font-size:17px; min-height:32px; }
 .ck .knob > svg { flex:none; width:34px; }
 .ck .knob span { min-width:9.2em; white-space:nowrap; }
-.ck .knob output { min-width:5.6em; font-weight:600; }
+.ck .knob output { min-width:7.2em; font-weight:600; }
 .ck .top { display:flex; flex-wrap:wrap; gap:0 26px; font-size:17px; }
 .ck .top > div { display:flex; flex-wrap:wrap; gap:0 8px; align-items:center; }
 .ck .choices button { font-variant-numeric:tabular-nums; }
 .ck .dials { display:grid; grid-template-columns:repeat(var(--columns), minmax(0, 200px)); gap:12px 16px; justify-content:space-between; margin:8px 0; }
 .ck figure { margin:0; min-width:0; }
-.ck figcaption { font-size:14px; line-height:1.35; color:var(--soft); text-align:center; }
-.ck figcaption b { font-size:16px; color:var(--ink); font-weight:600; }
+.ck figcaption { font-size:15px; line-height:1.3; color:var(--soft); text-align:center; }
+.ck figcaption b { font-size:17px; color:var(--ink); font-weight:600; }
 .ck .dial { padding:4px 10px; }
 .ck .dial path, .ck .dial circle { vector-effect:non-scaling-stroke; }
 .ck .query { stroke:var(--accent); fill:var(--accent); }
 .ck .key { stroke:var(--accent2); fill:var(--accent2); }
-.ck .query line, .ck .key line { stroke-width:5; }
-.ck .key line { stroke-dasharray:9 5; }
+.ck .query line { stroke-width:7; }
+.ck .key line { stroke-width:4; stroke-dasharray:9 5; } /* thinner, so that an arrow below it can be seen */
 .ck .between { fill:var(--score); opacity:.25; }
 .ck .cosine { font-size:15px; text-align:center; color:var(--soft); font-variant-numeric:tabular-nums; }
 .ck .product { display:grid; grid-template-columns:1fr auto; gap:8px; align-items:center; font-size:18px; font-weight:600; }
@@ -37,14 +37,13 @@ const STYLE = `${CONTROLS}
 .ck .heading { font-size:15px; color:var(--soft); }
 @media (max-width:520px) {
   .ck .dials { grid-template-columns:repeat(min(2, var(--columns)), minmax(0, 200px)); }
-  .ck .knob > svg { display:none; } .ck .knob span { min-width:6.5em; } .ck .knob output { min-width:5em; }
+  .ck .knob > svg { display:none; } .ck .knob span { min-width:8em; } .ck .dial { padding:4px; }
   .ck .knob, .ck .top, .ck .sum { font-size:16px; }
 }
 `;
 
-const grouped = (value) => value.toLocaleString("en", {maximumFractionDigits: 20});
-const signed = (value) => grouped(value).replace("-", "−");
-const three = (value) => grouped(Number(value.toPrecision(3)));
+const grouped = (value) => value.toLocaleString("en", {maximumFractionDigits: 20}).replace("-", "−");
+const three = (value) => grouped(value < 100 ? Number(value.toPrecision(3)) : Math.round(value));
 const digits = (value) => num(value, Math.abs(value) < 99.5 ? 2 : 0);
 const R = 92; // of a dial, in units of its drawing
 
@@ -58,11 +57,10 @@ export function mount(el, data) {
     draw(made, 32, 0);
     return h("svg", {viewBox: "0 -8 34 16", "aria-hidden": "true"}, kind ? made : null);
   };
-  const position = (value) => grouped(value);
   const sliders = {
-    m: knob("Query at m", 0, 1, (value) => `m = ${position(value)}`, (value) => move({m: value})),
-    n: knob("Key at n", 0, 1, (value) => `n = ${position(value)}`, (value) => move({n: value})),
-    both: knob("Shift both", 0, 1, () => `m − n = ${signed(m - n)}`, (value) => shift(value - Math.min(m, n))),
+    m: knob("Query position m", 0, 1, (value) => `m = ${grouped(value)}`, (value) => move({m: value})),
+    n: knob("Key position n", 0, 1, (value) => `n = ${grouped(value)}`, (value) => move({n: value})),
+    both: knob("Shift both", 0, 1, () => `m − n = ${grouped(m - n)}`, (value) => shift(value - Math.min(m, n))),
   };
   sliders.m.label.prepend(sample("query"));
   sliders.n.label.prepend(sample("key"));
@@ -70,13 +68,13 @@ export function mount(el, data) {
   const top = h("div", {class: "top"});
   const dials = h("div", {class: "dials"});
   const [terms, total] = [h("span"), h("b", {class: "number"})];
-  const rootOf = h("span");
-  const sum = h("div", {class: "sum"}, terms, h("span", {}, rootOf, total));
-  const heading = h("div", {class: "heading"});
+  const divided = h("span");
+  const sum = h("div", {class: "sum"}, terms, h("span", {}, divided, total));
+  const heading = h("div", {class: "heading"}, "Score at each distance m − n");
   const plot = h("div", {class: "plot"});
   box.append(title, top, sliders.m.label, sliders.n.label, sliders.both.label, dials, sum, status, heading, plot);
 
-  let Dh, pairs, q, k, m, n, base, last, theta, bases, ranges, marks, x, y; // x, y: from distance and score to the plot
+  let Dh, pairs, q, k, m, n, base, last, theta, bases, ranges, marks, width, x, y; // x, y: from distance and score to the plot
 
   function update(fresh) {
     data = fresh;
@@ -85,8 +83,8 @@ export function mount(el, data) {
     pairs = Dh / 2;
     [m, n] = [data.m, data.n];
     title.textContent = data.title;
-    bases = words("Base", data.bases.map(grouped), (i) => { base = i; rescale(`With base ${grouped(data.bases[i])}`); });
-    ranges = words("Positions up to", data.ranges.map(grouped), (i) => { last = i; [m, n] = [m, n].map((at) => Math.min(at, data.ranges[i])); rescale(`Positions up to ${grouped(data.ranges[i])}`); });
+    bases = words("Base", data.bases.map(grouped), (i) => { base = i; rescale(`With base ${grouped(data.bases[i])}, query`); });
+    ranges = words("Positions up to", data.ranges.map(grouped), (i) => { last = i; [m, n] = [m, n].map((at) => Math.min(at, data.ranges[i])); rescale(); });
     top.replaceChildren(h("div", {}, "Base", bases.group), h("div", {}, "Positions up to", ranges.group));
     dials.style.setProperty("--columns", `${pairs <= 4 ? pairs : Math.ceil(pairs / 2)}`);
     const reach = Math.max(...lengths(q), ...lengths(k)) || 1;
@@ -102,7 +100,7 @@ export function mount(el, data) {
     });
     dials.replaceChildren(...marks.map((mark) => mark.figure));
     [base, last] = [data.base, data.range];
-    rescale("");
+    rescale();
   }
 
   /** The length of the arrow of each pair. */
@@ -134,25 +132,24 @@ export function mount(el, data) {
 
   function move(to) {
     ({m, n} = {m, n, ...to});
-    show(said("to" in to ? "" : ""));
+    show(said());
   }
 
   function shift(by) {
     [m, n] = [m + by, n + by];
-    show(`Both shifted to m = ${position(m)}, n = ${position(n)}: the distance is still ${signed(m - n)}, the score still ${digits(scoreAt(m - n))}.`);
+    show(`Both shifted to m = ${grouped(m)}, n = ${grouped(n)}: the distance is still ${grouped(m - n)}, the score still ${digits(scoreAt(m - n))}.`);
   }
 
-  const said = (before) => `${before ? `${before}: query` : "Query"} at position ${position(m)}, key at ${position(n)}: distance ${signed(m - n)}, score ${digits(scoreAt(m - n))}.`;
+  const said = (query = "Query") => `${query} at position ${grouped(m)} and key at ${grouped(n)}: distance ${grouped(m - n)}, score ${digits(scoreAt(m - n))}.`;
 
   /** Another base or range: the curve is drawn anew. */
-  function rescale(before) {
+  function rescale(query) {
     theta = anglesOf(data.bases[base]);
     bases.show(base);
     ranges.show(last);
     marks.forEach(({speed}, i) => speed.replaceChildren(`θ = ${three(theta[i])}`, h("br"), `wavelength ${three(2 * Math.PI / theta[i])}`));
-    heading.textContent = `Score at every distance m − n`;
     curve();
-    show(said(before));
+    show(said(query));
   }
 
   function show(text) {
@@ -168,12 +165,13 @@ export function mount(el, data) {
       draw(mark.query, size * a[0], -size * a[1]);
       draw(mark.key, size * b[0], -size * b[1]);
       const [here, there] = [Math.hypot(...a), Math.hypot(...b)];
+      mark.svg.append(...(here < there ? [mark.key, mark.query] : [mark.query, mark.key])); // the shorter one lies above
       const r = 0.45 * size * Math.min(here, there);
       mark.between.setAttribute("d", r > 0 ? `M0 0L${r * Math.cos(from)} ${-r * Math.sin(from)}A${r} ${r} 0 0 ${angle > 0 ? 0 : 1} ${r * Math.cos(to)} ${-r * Math.sin(to)}Z` : "");
       const degrees = (radians) => Math.round(radians * 180 / Math.PI);
       const around = (radians) => (degrees(radians) + 360) % 360;
       mark.svg.setAttribute("aria-label", `pair ${i}: the query points to ${around(to)}°, the key to ${around(from)}°`);
-      mark.cosine.textContent = `${digits(here * there)} × cos ${Math.abs(degrees(angle))}°`;
+      mark.cosine.textContent = `${digits(here)} × ${digits(there)} × cos ${Math.abs(degrees(angle))}°`;
       const product = a[0] * b[0] + a[1] * b[1];
       mark.number.textContent = digits(product);
       mark.number.title = `${product}`;
@@ -185,7 +183,7 @@ export function mount(el, data) {
     const score = all / Math.sqrt(Dh);
     const written = products.map((one, i) => (i === 0 ? digits(one) : digits(one).startsWith("−") ? ` − ${digits(one).slice(1)}` : ` + ${digits(one)}`));
     terms.textContent = `q·k = ${written.join("")}${pairs > 1 ? ` = ${digits(all)}` : ""}`;
-    rootOf.textContent = `score q·k / √${Dh} = `;
+    divided.textContent = `score q·k / √${Dh} = `;
     total.textContent = digits(score);
     total.title = `${score}`;
     point(score);
@@ -201,7 +199,8 @@ export function mount(el, data) {
     // one scale for all bases, so that they can be compared
     const range = (some) => some.reduce(([a, b], one) => [Math.min(a, one), Math.max(b, one)], [0, 0]);
     const [low, high] = range(data.bases.flatMap((one) => range(at.map((distance) => scoreAt(distance, anglesOf(one))))));
-    const [W, H, L, R, T, B] = [Math.max(280, Math.min(760, box.clientWidth || 760)), 168, 52, 20, 22, 24];
+    width = box.clientWidth;
+    const [W, H, L, R, T, B] = [Math.max(280, Math.min(760, width || 760)), 168, 52, 20, 22, 24];
     x = (distance) => L + (W - L - R) * (distance / far + 1) / 2;
     y = (value) => T + (H - T - B) * (high > low ? (high - value) / (high - low) : 0.5);
     const text = (px, py, value, anchor) => h("text", {x: px, y: py, "text-anchor": anchor, "font-size": 14, class: "quiet"}, value);
@@ -209,14 +208,14 @@ export function mount(el, data) {
     for (const level of new Set([low, 0, high])) {
       const near = level && Math.abs(y(level) - y(0)) < 15; // its number would cover that of 0
       svg.append(h("line", {x1: L, x2: W - R, y1: y(level), y2: y(level), stroke: "var(--line)"}));
-      if (!near) svg.append(text(L - 6, y(level) + 5, digits(level), "end"));
+      if (!near) svg.append(text(L - 6, y(level) + 5, level === 0 ? "0" : digits(level), "end"));
     }
     for (const share of [-1, -0.5, 0, 0.5, 1]) svg.append(h("line", {x1: x(share * far), x2: x(share * far), y1: H - B, y2: H - B + 4, stroke: "var(--soft)"}),
-      text(x(share * far), H - 5, signed(share * far), Math.abs(share) === 1 && W < 400 ? (share < 0 ? "start" : "end") : "middle"));
+      text(x(share * far), H - 5, grouped(share * far), Math.abs(share) === 1 && W < 400 ? (share < 0 ? "start" : "end") : "middle"));
     svg.append(h("polyline", {points: at.map((distance, i) => `${x(distance).toFixed(2)},${y(values[i]).toFixed(3)}`).join(" "), fill: "none", stroke: "var(--score)",
       "stroke-width": far <= 64 ? 2.4 : far <= 512 ? 1.4 : 0.8, "stroke-linejoin": "round"}));
     svg.append(h("line", {class: "here", y1: T - 4, y2: H - B, stroke: "var(--ink)", "stroke-dasharray": "4 3"}),
-      h("circle", {class: "here", r: 7, fill: "var(--accent2)", stroke: "var(--ink)", "stroke-width": 2}), h("text", {class: "here", y: T - 8, "font-size": 15, "font-weight": 600}));
+      h("circle", {class: "here", r: 8, fill: "var(--score)", stroke: "var(--ink)", "stroke-width": 2.5}), h("text", {class: "here", y: T - 8, "font-size": 15, "font-weight": 600}));
     plot.replaceChildren(svg);
   }
 
@@ -224,16 +223,21 @@ export function mount(el, data) {
   function point(score) {
     const [line, circle, label] = plot.querySelectorAll(".here");
     const at = x(m - n);
-    for (const end of ["x1", "x2"]) line.setAttribute(end, at);
+    line.setAttribute("x1", at);
+    line.setAttribute("x2", at);
     circle.setAttribute("cx", at);
     circle.setAttribute("cy", y(score));
-    label.textContent = `m − n = ${signed(m - n)}: ${digits(score)}`;
-    const wide = Number(plot.firstChild.getAttribute("viewBox").split(" ")[2]);
+    label.textContent = `m − n = ${grouped(m - n)}: ${digits(score)}`;
+    const end = x(data.ranges[last]);
     label.setAttribute("x", at);
-    label.setAttribute("text-anchor", at < 90 ? "start" : at > wide - 90 ? "end" : "middle");
+    label.setAttribute("text-anchor", at < 90 ? "start" : at > end - 90 ? "end" : "middle");
   }
 
   update(data);
-  new ResizeObserver(() => { curve(); point(scoreAt(m - n)); }).observe(box); // the curve is drawn to the width that there is
+  new ResizeObserver(() => { // the curve is drawn to the width that there is
+    if (box.clientWidth === width) return;
+    curve();
+    point(scoreAt(m - n));
+  }).observe(box);
   return {update};
 }
