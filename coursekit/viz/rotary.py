@@ -21,8 +21,9 @@ class Rotary(Widget):
 
     The pair i holds the entries ``i`` and ``i + Dh / 2``, as in ``coursekit.nn.rotary``, and turns by
     ``theta_i = base^(-2 i / Dh)`` radians from one position to the next, once around in ``2 pi / theta_i`` positions,
-    its wavelength. Sliders move the query to position m, the key to position n, or both together, which leaves the
-    score as it is. A curve gives the score at each distance ``m - n``. The page computes all of it without a kernel.
+    its wavelength. It adds to ``q · k`` the lengths of its two arrows times the cosine of the angle between them.
+    Sliders move the query to position m, the key to position n, or both together, which leaves the score as it is. A
+    curve gives the score at each distance ``m - n``. The page computes all of it without a kernel.
 
     Args:
         q, k: (Dh,), array or tensor, before rotation: Dh even, at most 16. Where only one is given the other one
@@ -47,7 +48,9 @@ class Rotary(Widget):
     ):
         if q is None and k is None:
             q = np.repeat([1.0, 0.0], 4)
-        self.q, self.k = (checked(name, one) for name, one in (("q", k if q is None else q), ("k", q if k is None else k)))
+        self.q, self.k = (
+            checked(name, one) for name, one in (("q", k if q is None else q), ("k", q if k is None else k))
+        )
         if self.q.shape != self.k.shape:
             raise ValueError(f"q has {len(self.q)} entries and k {len(self.k)}: both must have as many")
         if isinstance(base, bool) or not isinstance(base, Real) or not 1 < base < math.inf:

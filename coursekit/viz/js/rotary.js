@@ -24,7 +24,7 @@ const STYLE = `${CONTROLS}
 .ck .key { stroke:var(--accent2); fill:var(--accent2); }
 .ck .query line { stroke-width:7; }
 .ck .key line { stroke-width:4; stroke-dasharray:9 5; } /* thinner, so that an arrow below it can be seen */
-.ck .between { fill:var(--score); opacity:.25; }
+.ck .between { fill:var(--score); opacity:.35; }
 .ck .cosine { font-size:15px; text-align:center; color:var(--soft); font-variant-numeric:tabular-nums; }
 .ck .product { display:grid; grid-template-columns:1fr auto; gap:8px; align-items:center; font-size:18px; font-weight:600; }
 .ck .product .number { min-width:2.7em; text-align:right; font-variant-numeric:tabular-nums; }
@@ -37,7 +37,7 @@ const STYLE = `${CONTROLS}
 .ck .heading { font-size:15px; color:var(--soft); }
 @media (max-width:520px) {
   .ck .dials { grid-template-columns:repeat(min(2, var(--columns)), minmax(0, 200px)); }
-  .ck .knob > svg { display:none; } .ck .knob span { min-width:8em; } .ck .dial { padding:4px; }
+  .ck .knob > svg { display:none; } .ck .knob span { min-width:8.7em; } .ck .dial { padding:4px; }
   .ck .knob, .ck .top, .ck .sum { font-size:16px; }
 }
 `;
@@ -123,7 +123,7 @@ export function mount(el, data) {
     const [line, head] = group.children;
     group.setAttribute("visibility", length < 0.5 ? "hidden" : "visible");
     if (length < 0.5) return;
-    const [ux, uy, size] = [toX / length, toY / length, Math.min(20, length)];
+    const [ux, uy, size] = [toX / length, toY / length, Math.min(group.classList.contains("key") ? 16 : 22, length)];
     const at = (along, across) => `${(ux * along - uy * across).toFixed(3)} ${(uy * along + ux * across).toFixed(3)}`;
     const [x2, y2] = at(length - size * 0.8, 0).split(" ");
     for (const [key, value] of Object.entries({x1: 0, y1: 0, x2, y2})) line.setAttribute(key, value);
@@ -165,7 +165,7 @@ export function mount(el, data) {
       draw(mark.query, size * a[0], -size * a[1]);
       draw(mark.key, size * b[0], -size * b[1]);
       const [here, there] = [Math.hypot(...a), Math.hypot(...b)];
-      mark.svg.append(...(here < there ? [mark.key, mark.query] : [mark.query, mark.key])); // the shorter one lies above
+      mark.svg.append(...(here < there * (1 - 1e-6) ? [mark.key, mark.query] : [mark.query, mark.key])); // the shorter one lies above
       const r = 0.45 * size * Math.min(here, there);
       mark.between.setAttribute("d", r > 0 ? `M0 0L${r * Math.cos(from)} ${-r * Math.sin(from)}A${r} ${r} 0 0 ${angle > 0 ? 0 : 1} ${r * Math.cos(to)} ${-r * Math.sin(to)}Z` : "");
       const degrees = (radians) => Math.round(radians * 180 / Math.PI);
@@ -212,7 +212,7 @@ export function mount(el, data) {
     }
     for (const share of [-1, -0.5, 0, 0.5, 1]) svg.append(h("line", {x1: x(share * far), x2: x(share * far), y1: H - B, y2: H - B + 4, stroke: "var(--soft)"}),
       text(x(share * far), H - 5, grouped(share * far), Math.abs(share) === 1 && W < 400 ? (share < 0 ? "start" : "end") : "middle"));
-    svg.append(h("polyline", {points: at.map((distance, i) => `${x(distance).toFixed(2)},${y(values[i]).toFixed(3)}`).join(" "), fill: "none", stroke: "var(--score)",
+    svg.append(h("polyline", {points: at.map((distance, i) => `${x(distance).toFixed(3)},${y(values[i]).toFixed(3)}`).join(" "), fill: "none", stroke: "var(--score)",
       "stroke-width": far <= 64 ? 2.4 : far <= 512 ? 1.4 : 0.8, "stroke-linejoin": "round"}));
     svg.append(h("line", {class: "here", y1: T - 4, y2: H - B, stroke: "var(--ink)", "stroke-dasharray": "4 3"}),
       h("circle", {class: "here", r: 8, fill: "var(--score)", stroke: "var(--ink)", "stroke-width": 2.5}), h("text", {class: "here", y: T - 8, "font-size": 15, "font-weight": 600}));
