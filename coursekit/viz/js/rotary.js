@@ -200,7 +200,7 @@ export function mount(el, data) {
     const range = (some) => some.reduce(([a, b], one) => [Math.min(a, one), Math.max(b, one)], [0, 0]);
     const [low, high] = range(data.bases.flatMap((one) => range(at.map((distance) => scoreAt(distance, anglesOf(one))))));
     width = box.clientWidth;
-    const [W, H, L, R, T, B] = [Math.max(280, Math.min(760, width || 760)), 168, 52, 20, 22, 24];
+    const [W, H, L, R, T, B] = [Math.max(280, Math.min(760, width || 760)), 174, 52, 20, 28, 24];
     x = (distance) => L + (W - L - R) * (distance / far + 1) / 2;
     y = (value) => T + (H - T - B) * (high > low ? (high - value) / (high - low) : 0.5);
     const text = (px, py, value, anchor) => h("text", {x: px, y: py, "text-anchor": anchor, "font-size": 14, class: "quiet"}, value);
@@ -214,8 +214,8 @@ export function mount(el, data) {
       text(x(share * far), H - 5, grouped(share * far), Math.abs(share) === 1 && W < 400 ? (share < 0 ? "start" : "end") : "middle"));
     svg.append(h("polyline", {points: at.map((distance, i) => `${x(distance).toFixed(3)},${y(values[i]).toFixed(3)}`).join(" "), fill: "none", stroke: "var(--score)",
       "stroke-width": far <= 64 ? 2.4 : far <= 512 ? 1.4 : 0.8, "stroke-linejoin": "round"}));
-    svg.append(h("line", {class: "here", y1: T - 4, y2: H - B, stroke: "var(--ink)", "stroke-dasharray": "4 3"}),
-      h("circle", {class: "here", r: 8, fill: "var(--score)", stroke: "var(--ink)", "stroke-width": 2.5}), h("text", {class: "here", y: T - 8, "font-size": 15, "font-weight": 600}));
+    svg.append(h("line", {class: "here", y1: T - 8, y2: H - B, stroke: "var(--ink)", "stroke-dasharray": "4 3"}),
+      h("circle", {class: "here", r: 8, fill: "var(--score)", stroke: "var(--ink)", "stroke-width": 2.5}), h("text", {class: "here", y: T - 13, "font-size": 15, "font-weight": 600}));
     plot.replaceChildren(svg);
   }
 
