@@ -24,6 +24,7 @@ from coursekit.viz.positions import Positions
 from coursekit.viz.prefer import Prefer
 from coursekit.viz.qkv import QKV
 from coursekit.viz.reconstruction import Reconstruction
+from coursekit.viz.rotary import Rotary
 from coursekit.viz.show import show
 from coursekit.viz.tokens import Tokens
 from coursekit.viz.write import Write
@@ -52,6 +53,7 @@ __all__ = [
     "Positions",
     "Prefer",
     "Reconstruction",
+    "Rotary",
     "Tokens",
     "Write",
     "bars",

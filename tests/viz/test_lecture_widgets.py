@@ -1,11 +1,11 @@
-"""What holds for each widget of the lectures on self-attention and the Transformer."""
+"""What holds for each widget of the lectures on self-attention, the Transformer and today's decoder."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from coursekit.viz import QKV, AttentionHeads, Flow, Masks, Positions
+from coursekit.viz import QKV, AttentionHeads, Flow, Masks, Positions, Rotary
 from tests.viz.page import page_of, status, themed, violations
 
 pytestmark = pytest.mark.browser
@@ -23,6 +23,7 @@ def small() -> dict[str, object]:
         "Masks": Masks(EVIL, [False, True, True, True]),
         "Positions": Positions({EVIL[0]: rng.normal(size=(9, 3)), "wide": rng.normal(size=(9, 40))}),
         "Flow": Flow.trace(model, torch.ones(2, 4)),
+        "Rotary": Rotary(title=EVIL[0]),
     }
 
 
@@ -37,6 +38,7 @@ def large() -> dict[str, object]:
         "Masks": Masks([*words, *words[:8]]),
         "Positions": Positions({"a": rng.normal(size=(128, 256))}),
         "Flow": Flow.trace(deep, torch.randn(2, 30, 40, generator=torch.Generator().manual_seed(0))),
+        "Rotary": Rotary(*rng.normal(size=(2, 16)) * 300, base=123_456.789, m=4096, n=1234),
     }
 
 
@@ -49,6 +51,7 @@ WAYS = {
     "Masks": ["Space", "Tab", "Tab", "Enter"],
     "Positions": ["Enter", "ArrowDown", "ArrowRight"],
     "Flow": ["ArrowDown"] * 3,
+    "Rotary": ["ArrowRight", "Tab", "ArrowRight", "Tab", "ArrowLeft", "Tab", "ArrowLeft", "Tab", "ArrowLeft"],
 }
 FIRST = {
     "QKV": ".stages button[aria-current]",
@@ -56,6 +59,7 @@ FIRST = {
     "Masks": "input",
     "Positions": "button",
     "Flow": "[role=treeitem]",
+    "Rotary": "[aria-label=Base] button[aria-pressed=true]",
 }
 
 
@@ -125,7 +129,7 @@ def test_all_on_one_page_keep_to_themselves(browser):
     for name in NAMES:
         alone[name] = ready(page_of(browser, SMALL[name]._repr_html_())).locator(".ck").evaluate(looks)
     page = page_of(browser, "".join(SMALL[name]._repr_html_() * 2 for name in NAMES))
-    page.wait_for_function("document.querySelectorAll('.ck [aria-live]').length === 10")
+    page.wait_for_function(f"document.querySelectorAll('.ck [aria-live]').length === {2 * len(NAMES)}")
     page.wait_for_timeout(200)
     boxes = page.locator(".ck")
     for i, name in enumerate(NAMES):
@@ -135,5 +139,5 @@ def test_all_on_one_page_keep_to_themselves(browser):
         for key in WAYS[name]:
             page.keyboard.press(key)
         changed = [a != b for a, b in zip(before, page.locator("[aria-live]").all_inner_texts())]
-        assert [k for k in range(10) if changed[k]] == [2 * i + 1]
+        assert [k for k in range(2 * len(NAMES)) if changed[k]] == [2 * i + 1]
     assert page.errors == []
