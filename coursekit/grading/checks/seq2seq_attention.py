@@ -77,6 +77,9 @@ luong_score = Part(
         ),
         "W is not used": given(luong_reference, W=lambda W: None),
         "the vectors are scaled to length 1: that is the cosine, not the dot product": cosine,
+        "an axis of length 1 is lost: squeeze takes away all of them unless you name one": (
+            lambda query, keys, W=None: luong_reference(query, keys, W).squeeze()
+        ),
     },
 )
 

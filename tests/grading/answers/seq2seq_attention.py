@@ -23,9 +23,9 @@ RIGHT, MUTANTS = load("02_seq2seq_attention", {
     (0, "it returned None", "return (query", "scores = (query"),
     (0, "the right shape but wrong values",
      ".sum(dim=-1)", ".sum(dim=-1).where(torch.arange(keys.shape[1]) < 40, 0)"),
-    (0, "got (3,), expected (1, 3)",
+    (0, "an axis of length 1 is lost",
      "return (query[:, None] * keys).sum(dim=-1)", "return (keys @ query[:, :, None]).squeeze()"),
-    (0, "got (1, 3, 1), expected (1, 3)", "(query[:, None] * keys).sum(dim=-1)", "keys @ query[:, :, None]"),
+    (0, "the result has the wrong shape", "(query[:, None] * keys).sum(dim=-1)", "keys @ query[:, :, None]"),
 ]),
 "additive_score": (MODEL, ["""def additive_score(query, keys, W, U, v):
     q = torch.nn.functional.linear(query, W).unsqueeze(1)
