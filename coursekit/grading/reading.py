@@ -299,9 +299,14 @@ def open_below(path: bytes, depth: int) -> int:
     for number, name in enumerate(below, 1):
         folder = opened
         try:
+            owner = os.fstat(folder).st_uid
             opened = os.open(name, flags | (os.O_DIRECTORY if number < len(below) else 0), dir_fd=folder)
         finally:
             os.close(folder)
+    found = os.fstat(opened)
+    if len(below) > 1 and stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and found.st_uid != owner:
+        os.close(opened)
+        raise OSError(errno.EPERM, "a second name (hard link) of a file that belongs to somebody else")
     return opened
 
 

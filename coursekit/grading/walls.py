@@ -96,7 +96,7 @@ def options() -> list[str]:
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         words += ["--unshare-all"]
-    words += ["--ro-bind", "/usr", "/usr"]
+    words += ["--hostname", "marker", "--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib64", "lib32"):
         if Path("/", name).is_symlink():
             words += ["--symlink", f"usr/{name}", f"/{name}"]

@@ -89,6 +89,8 @@ for pid in os.listdir("/proc"):
     if pid.isdigit():
         words = Path("/proc", pid, "cmdline").read_bytes()
         if b"grade" in words.split(b"\\0")[-4:] or b"pytest" in words: found.append(f"READ process {words}")
+import socket
+if socket.gethostname() != "marker": found.append("READ the machine's name")
 report = "; ".join(found) or "found nothing"
 """ + REPORT,
     "writes outside": """

@@ -811,6 +811,20 @@ def test_a_folder_that_becomes_a_link_after_it_was_listed_is_not_followed(tmp_pa
     assert found["bob"].problem == ""
 
 
+def test_a_hard_link_to_somebody_elses_file_is_not_read(tmp_path):
+    if os.name == "nt" or os.geteuid():
+        pytest.skip("only root can give a file away")
+    folder = put(tmp_path, {"anna/a.ipynb": TEXT, "zoe/z.ipynb": TEXT})
+    os.chown(folder / "anna", 30_001, 30_001)
+    os.chown(folder / "anna/a.ipynb", 30_001, 30_001)
+    (folder / "eve").mkdir()
+    os.link(folder / "anna/a.ipynb", folder / "eve/a.ipynb")
+    os.link(folder / "zoe/z.ipynb", tmp_path / "a copy of zoe's")  # such as a backup makes, for its owner
+    found = {one.student: one for one in taken(folder)}
+    assert "belongs to somebody else" in found["eve"].problem
+    assert [found[name].problem for name in ("anna", "zoe")] == ["", ""]
+
+
 def test_what_a_marker_names_may_lie_behind_links_of_his_own(tmp_path):
     folder = put(tmp_path / "class", {"bob/b.ipynb": TEXT})
     (tmp_path / "link").symlink_to(folder)
