@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from coursekit.grading.calls import Arrays
-from coursekit.grading.checks.common import number, numbers, share, sizes, wide
+from coursekit.grading.checks.common import number, numbers, sizes, wide
 from coursekit.grading.checks.slopes import CUT, no_slope, slope
-from coursekit.grading.mistakes import by_task, given
+from coursekit.grading.mistakes import by_task
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
 
@@ -108,9 +108,7 @@ rms_norm = Part(
         "the weight is 1 + weight: that is how Gemma stores it; here it is weight alone": (
             lambda x, weight, eps: rms_reference(x, 1 + weight, eps)
         ),
-        "the squares are summed: take their mean": partial(
-            rms_reference, mean=lambda z: z.sum(dim=-1, keepdim=True)
-        ),
+        "the squares are summed: take their mean": partial(rms_reference, mean=lambda z: z.sum(dim=-1, keepdim=True)),
         "the sum of the squares is divided by D - 1, as torch.std does: divide by D": partial(
             rms_reference, mean=lambda z: z.sum(dim=-1, keepdim=True) / (z.shape[-1] - 1)
         ),
@@ -192,7 +190,9 @@ def mixed_up(x, positions, base):
 def steady(position: int) -> bool:
     """Whether cosine and sine are clearly nearer to one number of float16 than to any other."""
     return all(
-        np.float16(f(position) * (1 + d)) == np.float16(f(position)) for f in (math.cos, math.sin) for d in (1e-5, -1e-5)
+        np.float16(f(position) * (1 + d)) == np.float16(f(position))
+        for f in (math.cos, math.sin)
+        for d in (1e-5, -1e-5)
     )
 
 
@@ -247,7 +247,7 @@ rotate = Part(
         "are infinite: make positions, frequencies and angles float32, and give only the result the type of x": (
             partial(
                 rotated,
-                angled=lambda positions, theta: (positions.half()[..., None] * theta.half()),
+                angled=lambda positions, theta: positions.half()[..., None] * theta.half(),
             )
         ),
         UNLIKE: partial(rotated, rounded=False),
@@ -384,8 +384,8 @@ grouped_attention = Part(
     grouped_cases,
     grouped,
     {
-        "the heads of keys and values are tiled, 0 1 0 1, where they should be repeated, 0 0 1 1: neighbouring heads of "
-        "queries share one": partial(grouped, of_keys=tiled, of_values=tiled),
+        "the heads of keys and values are tiled, 0 1 0 1, where they should be repeated, 0 0 1 1: neighbouring heads "
+        "of queries share one": partial(grouped, of_keys=tiled, of_values=tiled),
         "the heads of the keys are tiled, 0 1 0 1, and those of the values repeated, 0 0 1 1: repeat both": partial(
             grouped, of_keys=tiled
         ),
@@ -393,7 +393,9 @@ grouped_attention = Part(
             grouped, of_values=tiled
         ),
         "all heads of queries use the first head of keys and values: each group has its own": partial(
-            grouped, of_keys=lambda x, n: tiled(x[:, :1], n * x.shape[1]), of_values=lambda x, n: tiled(x[:, :1], n * x.shape[1])
+            grouped,
+            of_keys=lambda x, n: tiled(x[:, :1], n * x.shape[1]),
+            of_values=lambda x, n: tiled(x[:, :1], n * x.shape[1]),
         ),
         "the scores are not divided by the square root of Dh": partial(grouped, scale=lambda Dh: 1.0),
         "the scores are divided by Dh: divide by its square root": partial(grouped, scale=lambda Dh: 1 / Dh),
@@ -401,8 +403,8 @@ grouped_attention = Part(
             grouped, weigh=over_queries
         ),
         "masked after the softmax: the weights of a query no longer sum to 1": partial(grouped, weigh=afterwards),
-        "the forbidden scores get a number such as -20: where the allowed ones are lower still, the forbidden keys win. "
-        "Fill with -inf": partial(
+        "the forbidden scores get a number such as -20: where the allowed ones are lower still, the forbidden keys "
+        "win. Fill with -inf": partial(
             grouped, weigh=lambda scores, allowed: scores.masked_fill(~allowed, -20.0).softmax(dim=-1)
         ),
         "the forbidden scores get a 0, which is a score like others: fill with -inf": partial(
@@ -613,7 +615,7 @@ def cached_cases(generator: torch.Generator) -> list[Case]:
         return Case(aspect, about, (query, key, value, pieces, base, window), result)
 
     B, T, Dh = number(generator, 2, 3), number(generator, 3, 5), 2 * number(generator, 2, 4)
-    W = number(generator, 3, 4)
+    W = number(generator, 4, 5)
     base = float(10 * number(generator, 5, 40))
     larger = {"B": B, "H": 4, "G": 2, "Dh": Dh, "base": base}
     ones, mixed = [T, 1, 1, 1], [T, 1, 3, 1]
@@ -626,12 +628,14 @@ def cached_cases(generator: torch.Generator) -> list[Case]:
         case("step by step", "one token at a time from the start", [1] * 4, **larger),
         case("step by step", "pieces of several tokens", [2, 3, 1, 2], **larger),
     ]
-    found += [
+    in_cache = [
         case("cache", f"{words[result]} in the cache after {about}", pieces, None, result, **larger)
         for result in words
         for about, pieces in ((f"one piece of {T} tokens", [T]), ("several pieces", mixed))
     ]
-    return found + [
+    return [
+        *found,
+        *in_cache,
         case("window", f"window {W}: {T + 2} tokens, then one", [T + 2, 1], W),
         case("window", f"window {W}: one token at a time", [1] * (W + 4), W, **larger),
         case("window", f"window {W}: pieces of several tokens", [2, T + 1, 1, 2], W, **larger),
@@ -656,13 +660,12 @@ cached_attention = Part(
     cached_cases,
     cached,
     {
-        "every piece is turned as if it began at position 0: it goes on where the tokens before it end, at `seen`": (
-            partial(cached, start=lambda seen, held: 0)
-        ),
+        "every piece is turned as if it began at position 0: it goes on where the tokens before it end, at `seen`, "
+        "which grows with every piece by the number of its tokens": partial(cached, start=lambda seen, held: 0),
         "the first position is the number of keys in the cache, which with a window is no longer the number of tokens "
         "so far: that is `seen`": partial(cached, start=lambda seen, held: held),
-        "the positions are one too large. In the output that does not show, since only distances count; in the cache it "
-        "does": partial(cached, start=lambda seen, held: seen + 1),
+        "the positions are one too large. In the output that does not show, since only distances count; in the cache "
+        "it does": partial(cached, start=lambda seen, held: seen + 1),
         "all keys are turned again with every piece, also those that were turned when they came into the cache: turn "
         "the new ones alone": partial(cached, again=True),
         "the keys in the cache are not turned: turn them once, before they go in": partial(cached, late=True),
@@ -675,25 +678,22 @@ cached_attention = Part(
         "`seen` is the length of the last piece: it is the number of all tokens so far": partial(
             cached, count=lambda seen, T: T
         ),
-        "`seen` does not change: add the number of new tokens": partial(cached, count=lambda seen, T: seen),
         "the new cache holds the new tokens alone: those before them stay in it": partial(cached, forget=True),
         "the cache is cut before the attention, so that the first queries of a piece miss keys within their window: "
         "attend first": partial(cached, first_cut=True),
+        "with window 1 everything is kept: x[:, :, -0:] is all of x": partial(
+            cached, kept=lambda window, length: slice(None) if window == 1 else kept_places(window, length)
+        ),
         "nothing is cut off: with a window, the cache keeps the last W - 1 positions": partial(
             cached, kept=lambda window, length: slice(None)
         ),
         "the cache keeps one position too many: the next token reaches the last W - 1 and itself": partial(
             cached, kept=lambda window, length: kept_places(window and window + 1, length)
         ),
-        "with window 1 everything is kept: x[:, :, -0:] is all of x": partial(
-            cached, kept=lambda window, length: slice(None) if window == 1 else kept_places(window, length)
-        ),
         "the attention is over the new tokens alone: the keys and values of the cache come before them": partial(
             cached, attend=lambda q, k, v, W: grouped(q, k[:, :, -q.shape[2] :], v[:, :, -q.shape[2] :], W)
         ),
-        "the window is not used in the attention": partial(
-            cached, attend=lambda q, k, v, W: grouped(q, k, v, None)
-        ),
+        "the window is not used in the attention": partial(cached, attend=lambda q, k, v, W: grouped(q, k, v, None)),
         "within a piece later tokens are attended to: the attention is causal": partial(cached, attend=inside_alone),
     },
     result="run_cached_attention",
@@ -748,11 +748,11 @@ LLAMA3 = LLAMA2 | {"vocab_size": 128_256, "n_kv_heads": 8, "d_ff": 14_336}
 
 def sizes_cases(generator: torch.Generator) -> list[Case]:
     def config(same: bool = False, grouped: bool = True, **changes: Any) -> dict[str, Any]:
-        """So small that a single number more or less is seen; ``same``: D = H Dh, as in most models."""
-        G, Dh = number(generator, 2, 3), 2 * number(generator, 2, 3)
-        H = G * number(generator, 2, 3) if grouped else G
-        D = H * Dh if same else H * Dh + number(generator, 1, 5)
-        V, F, L = number(generator, 20, 40), number(generator, 5, 11), number(generator, 2, 3)
+        """So small that a norm more or less is seen; ``same``: D = H Dh, as in most models."""
+        G, Dh = number(generator, 2, 3), 2 * number(generator, 4, 5)
+        H = 3 * G if grouped else G
+        D = H * Dh if same else H * (Dh + number(generator, 1, 3)) + number(generator, 1, 3)
+        V, F, L = number(generator, 20, 40), number(generator, 5, 11), 3
         sizes = {"vocab_size": V, "d_model": D, "n_heads": H, "n_kv_heads": G, "d_head": Dh, "d_ff": F, "n_layers": L}
         return sizes | {"window": None, "tied": False} | changes
 
@@ -763,11 +763,11 @@ def sizes_cases(generator: torch.Generator) -> list[Case]:
         arguments = "cache_bytes", c, batch, tokens, bits
         return Case("cache", f"cache_bytes: {about}", arguments, public=public)
 
-    B, S = number(generator, 2, 5), number(generator, 20, 40)
+    B, S = 2 * number(generator, 2, 4) + 1, number(generator, 20, 40)  # no factor is equal to another one
     W = number(generator, 5, 12)
     return [
-        of("Llama 2 7B", LLAMA2, public=True),
         of("Llama 3 8B", LLAMA3, public=True),
+        of("Llama 2 7B", LLAMA2, public=True),
         of("as many heads of keys as of queries", config(same=True, grouped=False)),
         of("fewer heads of keys and values", config(same=True)),
         of("tied embeddings", config(same=True, tied=True)),
@@ -801,9 +801,6 @@ memory = Part(
             embeddings=lambda c: 2
         ),
         "the output layer is missing: if it is not tied, it is a matrix of its own": counted(embeddings=lambda c: 1),
-        "tied and untied have changed places: a tied output layer has no matrix of its own": counted(
-            embeddings=lambda c: 2 if c["tied"] else 1
-        ),
         "keys and values are counted with as many heads as the queries": counted(heads=lambda c: 4 * c["n_heads"]),
         "the output of the attention is missing, which puts the heads together": counted(
             heads=lambda c: c["n_heads"] + 2 * c["n_kv_heads"]
@@ -930,7 +927,7 @@ def quantise_cases(generator: torch.Generator) -> list[Case]:
     block = 4 * number(generator, 2, 5)
     shapes = (
         ("one row, one block of six numbers, 2 bits", 1, 1, 6, 2),
-        ("one row, two blocks, 4 bits", 1, 2, 8, 4),
+        ("two rows of two blocks, 4 bits", 2, 2, 8, 4),
         (f"{R} rows of {n} blocks, 4 bits", R, n, block, 4),
         (f"{R} rows of {n} blocks, 3 bits", R, n, block, 3),
         ("as many rows as columns: no axis can be told by its size", 8, 2, 4, 4),
@@ -1064,9 +1061,7 @@ def chosen_by(logits: Tensor, k: int) -> Tensor:
     return rank < k
 
 
-def gates_reference(
-    logits, k, *, chosen: Made = chosen_by, weigh: Made = lambda z, chosen: over_keys(z, chosen)
-):
+def gates_reference(logits, k, *, chosen: Made = chosen_by, weigh: Made = lambda z, chosen: over_keys(z, chosen)):
     return weigh(logits.double(), chosen(logits, k))
 
 
@@ -1107,7 +1102,7 @@ def mixture_cases(generator: torch.Generator) -> list[Case]:
         arguments = "mixture", numbers(N, D, generator=generator), scores_of(generator, N, E, 1.0, lean), matrices, k
         return Case("mixture" if result == "0" else "calls", f"mixture: {about}", arguments, result)
 
-    def loss(task, about, N, E, k, lean=0.3):
+    def loss(task, about, N, E, k, lean=0.0):
         aspect = "gradient" if task == "slope" else "balance"
         return Case(aspect, f"{about}", (task, scores_of(generator, N, E, 1.0, lean), k))
 
