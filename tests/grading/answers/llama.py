@@ -38,7 +38,7 @@ def rms_norm(x, weight, eps):
     (3, "these are mean sizes, without a square", "(y * y)", "y.abs()", ".sqrt()", ""),
     (0, "a norm of PyTorch is used", "def rms_norm(x, weight, eps):\n"
      "    return torch.nn.functional.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps).to(x.dtype)\n"),
-    (0, "a norm of PyTorch is used", "def rms_norm(x, weight, eps):\n"
+    (0, "used: write it out, weight * x", "def rms_norm(x, weight, eps):\n"
      "    return torch.nn.functional.normalize(x.float(), dim=-1) * weight\n"),
 ]),
 "rotate": (FIRST, ["""def rotate(x, positions, base):
