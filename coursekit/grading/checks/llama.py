@@ -92,7 +92,7 @@ rms_norm = Part(
     {
         "the numbers are squared in float16, where 300 squared is infinite and 0.0001 squared is 0: go to float32 "
         "first, and come back at the end": lambda x, weight, eps: (
-            never() if x.dtype is not torch.half else rms_reference(x, weight, eps, square=lambda x: x.square())
+            nobody_can() if x.dtype is not torch.half else rms_reference(x, weight, eps, square=lambda x: x.square())
         ),
         "the mean is subtracted, as in a layer norm: RMSNorm divides, and that is all": partial(
             rms_reference, centre=True
@@ -133,18 +133,18 @@ rms_norm = Part(
 )
 
 
-def never() -> Any:
+def nobody_can() -> Any:
     raise ValueError("with these arguments nobody can make that mistake")
 
 
 # --- rotary positions ----------------------------------------------------------------------------------------
 
 
-def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+def in_halves(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
 
 
-def neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
+def in_neighbours(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[..., ::2], x[..., 1::2]
 
 
@@ -160,12 +160,12 @@ def turned_by(a: Tensor, b: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
     return a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
 
 
-def rotated(
+def rotate_reference(
     x,
     positions,
     base,
     *,
-    cut: Made = halves,
+    cut: Made = in_halves,
     join: Made = side_by_side,
     exponent: Callable[[Tensor, int], Tensor] = lambda i, Dh: -2 * i / Dh,
     angled: Callable[[Tensor, Tensor], Tensor] = lambda positions, theta: positions.double()[..., None] * theta,
@@ -183,7 +183,7 @@ def mixed_up(x, positions, base):
     """The halves are pairs, but neighbours share an angle."""
     i = torch.arange(x.shape[-1] // 2).double()
     angle = (positions.double()[..., None] * base ** (-2 * i / x.shape[-1]))[:, None].repeat_interleave(2, dim=-1)
-    a, b = halves(x.double())
+    a, b = in_halves(x.double())
     return (x.double() * angle.cos() + torch.cat([-b, a], dim=-1) * angle.sin()).to(x.dtype)
 
 
@@ -241,49 +241,51 @@ rotate = Part(
     "rotate",
     {"turn": 6, "positions": 4, "half precision": 3},
     rotate_cases,
-    rotated,
+    rotate_reference,
     {
         "the angles are computed in float16, in which odd positions above 2,048 do not exist and those above 65,504 "
         "are infinite: make positions, frequencies and angles float32, and give only the result the type of x": (
             partial(
-                rotated,
+                rotate_reference,
                 angled=lambda positions, theta: positions.half()[..., None] * theta.half(),
             )
         ),
-        UNLIKE: partial(rotated, rounded=False),
+        UNLIKE: partial(rotate_reference, rounded=False),
         "neighbours are turned as a pair, as in the paper: here entry i and entry i + Dh/2 are a pair": partial(
-            rotated, cut=neighbours, join=in_turn
+            rotate_reference, cut=in_neighbours, join=in_turn
         ),
         "the pairs are neighbours when they are read or when they are put back, and halves otherwise: both times it is "
-        "entry i with entry i + Dh/2": partial(rotated, join=in_turn),
+        "entry i with entry i + Dh/2": partial(rotate_reference, join=in_turn),
         "the pairs are halves, but the angles are those of neighbours, each twice in a row: entry i and entry i + Dh/2 "
         "share an angle, so the row of Dh/2 angles is repeated as a whole": mixed_up,
         "this turns the other way: (a, b) becomes (a cos - b sin, a sin + b cos)": partial(
-            rotated, turn=lambda a, b, angle: turned_by(a, b, -angle)
+            rotate_reference, turn=lambda a, b, angle: turned_by(a, b, -angle)
         ),
         "the second half is not that of a rotation: it is a sin + b cos": partial(
-            rotated,
+            rotate_reference,
             turn=lambda a, b, angle: (a * angle.cos() - b * angle.sin(), b * angle.cos() - a * angle.sin()),
         ),
         "the positions that are given are not used: the tokens need not stand at 0, 1, 2, …": (
-            lambda x, positions, base: rotated(x, torch.arange(x.shape[2]).expand_as(positions), base)
+            lambda x, positions, base: rotate_reference(x, torch.arange(x.shape[2]).expand_as(positions), base)
         ),
         "all sequences are turned by the positions of the first: each has its own": (
-            lambda x, positions, base: rotated(x, positions[:1].expand_as(positions), base)
+            lambda x, positions, base: rotate_reference(x, positions[:1].expand_as(positions), base)
         ),
         "the positions are one too large: a token at position 0 is not turned at all": (
-            lambda x, positions, base: rotated(x, positions + 1, base)
+            lambda x, positions, base: rotate_reference(x, positions + 1, base)
         ),
-        "the base is always 10,000: it is an argument": lambda x, positions, base: rotated(x, positions, 10_000.0),
-        "the exponent is i / Dh: it is 2i / Dh": partial(rotated, exponent=lambda i, Dh: -i / Dh),
+        "the base is always 10,000: it is an argument": lambda x, positions, base: rotate_reference(
+            x, positions, 10_000.0
+        ),
+        "the exponent is i / Dh: it is 2i / Dh": partial(rotate_reference, exponent=lambda i, Dh: -i / Dh),
         "the exponent is 4i / Dh, doubled twice: torch.arange(0, Dh, 2) is 2i already": partial(
-            rotated, exponent=lambda i, Dh: -4 * i / Dh
+            rotate_reference, exponent=lambda i, Dh: -4 * i / Dh
         ),
         "the exponent is 2i / (Dh - 2): it is 2i / Dh, which never quite reaches 1": partial(
-            rotated, exponent=lambda i, Dh: -2 * i / (Dh - 2)
+            rotate_reference, exponent=lambda i, Dh: -2 * i / (Dh - 2)
         ),
         "the exponent has the wrong sign: the pairs turn slower and slower, theta_i = base^(-2i/Dh)": partial(
-            rotated, exponent=lambda i, Dh: 2 * i / Dh
+            rotate_reference, exponent=lambda i, Dh: 2 * i / Dh
         ),
     },
     judge_type,
@@ -293,16 +295,16 @@ rotate = Part(
 # --- grouped queries -----------------------------------------------------------------------------------------
 
 
-def repeated(x: Tensor, times: int) -> Tensor:
+def one_after_the_other(x: Tensor, times: int) -> Tensor:
     """(B, G, S, Dh) -> (B, H, S, Dh), each head as often as it has queries, one after the other."""
     return x[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2)
 
 
-def tiled(x: Tensor, times: int) -> Tensor:
+def all_again(x: Tensor, times: int) -> Tensor:
     return torch.cat([x] * times, dim=1)
 
 
-def in_reach(t: Tensor, s: Tensor, window: int | None) -> Tensor:
+def within_reach(t: Tensor, s: Tensor, window: int | None) -> Tensor:
     """Of queries and keys by their positions, (T, 1) and (S,)."""
     return (s <= t) & (s > t - (window or math.inf))
 
@@ -311,17 +313,17 @@ def over_keys(scores: Tensor, allowed: Tensor) -> Tensor:
     return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
 
-def grouped(
+def grouped_reference(
     query,
     key,
     value,
     window=None,
     *,
-    of_keys: Made = repeated,
-    of_values: Made = repeated,
+    of_keys: Made = one_after_the_other,
+    of_values: Made = one_after_the_other,
     scale: Callable[[int], float] = lambda Dh: Dh**-0.5,
     places: Callable[[int, int], Tensor] = lambda T, S: torch.arange(S - T, S),
-    allowed: Made = in_reach,
+    allowed: Made = within_reach,
     weigh: Made = over_keys,
 ):
     """``places``: of the queries among the keys; ``allowed``: of positions (T, 1), (S,) and the window."""
@@ -333,7 +335,7 @@ def grouped(
     return torch.einsum("bhts,bhsd->bhtd", weights, value)
 
 
-def low(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def nearly_opposite(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Each query is nearly the opposite of each key, so that all scores are far below 0."""
     return 5 + 0.1 * query, -5 + 0.1 * key
 
@@ -342,7 +344,7 @@ def grouped_cases(generator: torch.Generator) -> list[Case]:
     def case(aspect, about, B, H, G, T, S, Dh, window=None, lower=False):
         shapes = (B, H, T, Dh), (B, G, S, Dh), (B, G, S, Dh)
         query, key, value = (numbers(*shape, generator=generator) for shape in shapes)
-        query, key = low(query, key) if lower else (query, key)
+        query, key = nearly_opposite(query, key) if lower else (query, key)
         return Case(aspect, about, (query, key, value, window))
 
     B, T, S = sizes(generator, 3, least=2, most=5)
@@ -382,59 +384,61 @@ grouped_attention = Part(
     "grouped_attention",
     {"groups": 5, "causal": 3, "more keys": 2, "window": 2, "together": 3},
     grouped_cases,
-    grouped,
+    grouped_reference,
     {
         "the heads of keys and values are tiled, 0 1 0 1, where they should be repeated, 0 0 1 1: neighbouring heads "
-        "of queries share one": partial(grouped, of_keys=tiled, of_values=tiled),
+        "of queries share one": partial(grouped_reference, of_keys=all_again, of_values=all_again),
         "the heads of the keys are tiled, 0 1 0 1, and those of the values repeated, 0 0 1 1: repeat both": partial(
-            grouped, of_keys=tiled
+            grouped_reference, of_keys=all_again
         ),
         "the heads of the values are tiled, 0 1 0 1, and those of the keys repeated, 0 0 1 1: repeat both": partial(
-            grouped, of_values=tiled
+            grouped_reference, of_values=all_again
         ),
         "all heads of queries use the first head of keys and values: each group has its own": partial(
-            grouped,
-            of_keys=lambda x, n: tiled(x[:, :1], n * x.shape[1]),
-            of_values=lambda x, n: tiled(x[:, :1], n * x.shape[1]),
+            grouped_reference,
+            of_keys=lambda x, n: all_again(x[:, :1], n * x.shape[1]),
+            of_values=lambda x, n: all_again(x[:, :1], n * x.shape[1]),
         ),
-        "the scores are not divided by the square root of Dh": partial(grouped, scale=lambda Dh: 1.0),
-        "the scores are divided by Dh: divide by its square root": partial(grouped, scale=lambda Dh: 1 / Dh),
+        "the scores are not divided by the square root of Dh": partial(grouped_reference, scale=lambda Dh: 1.0),
+        "the scores are divided by Dh: divide by its square root": partial(grouped_reference, scale=lambda Dh: 1 / Dh),
         "the softmax runs over the queries: each query's weights, the last axis, sum to 1": partial(
-            grouped, weigh=over_queries
+            grouped_reference, weigh=over_queries
         ),
-        "masked after the softmax: the weights of a query no longer sum to 1": partial(grouped, weigh=afterwards),
+        "masked after the softmax: the weights of a query no longer sum to 1": partial(
+            grouped_reference, weigh=afterwards
+        ),
         "the forbidden scores get a number such as -20: where the allowed ones are lower still, the forbidden keys "
         "win. Fill with -inf": partial(
-            grouped, weigh=lambda scores, allowed: scores.masked_fill(~allowed, -20.0).softmax(dim=-1)
+            grouped_reference, weigh=lambda scores, allowed: scores.masked_fill(~allowed, -20.0).softmax(dim=-1)
         ),
         "the forbidden scores get a 0, which is a score like others: fill with -inf": partial(
-            grouped, weigh=lambda scores, allowed: scores.masked_fill(~allowed, 0.0).softmax(dim=-1)
+            grouped_reference, weigh=lambda scores, allowed: scores.masked_fill(~allowed, 0.0).softmax(dim=-1)
         ),
         "the window is one too wide: it counts the token itself": partial(
-            grouped, allowed=lambda t, s, W: in_reach(t, s, W and W + 1)
+            grouped_reference, allowed=lambda t, s, W: within_reach(t, s, W and W + 1)
         ),
         "the window is one too narrow: a token and the W - 1 before it": partial(
-            grouped, allowed=lambda t, s, W: in_reach(t, s, W and max(W - 1, 1))
+            grouped_reference, allowed=lambda t, s, W: within_reach(t, s, W and max(W - 1, 1))
         ),
-        "the window is not used": partial(grouped, allowed=lambda t, s, W: in_reach(t, s, None)),
+        "the window is not used": partial(grouped_reference, allowed=lambda t, s, W: within_reach(t, s, None)),
         "with a window the future is seen, too: a token attends to nothing later than itself": partial(
-            grouped, allowed=lambda t, s, W: in_reach(t, s, None) if W is None else (t - s).abs() < W
+            grouped_reference, allowed=lambda t, s, W: within_reach(t, s, None) if W is None else (t - s).abs() < W
         ),
         "the queries are taken for the first of the positions: they are the last T of the S, so that query t stands at "
-        "t + S - T": partial(grouped, places=lambda T, S: torch.arange(T)),
+        "t + S - T": partial(grouped_reference, places=lambda T, S: torch.arange(T)),
         "a token may not attend to itself: s = t is allowed": partial(
-            grouped,
-            allowed=lambda t, s, W: (s < t) & in_reach(t, s, W),
+            grouped_reference,
+            allowed=lambda t, s, W: (s < t) & within_reach(t, s, W),
             weigh=lambda scores, allowed: over_keys(scores, allowed).nan_to_num(0),
         ),
         "later tokens are attended to: only s <= t is allowed": partial(
-            grouped, allowed=lambda t, s, W: s > t - (W or math.inf)
+            grouped_reference, allowed=lambda t, s, W: s > t - (W or math.inf)
         ),
         "the causal mask is turned round: a query sees what comes later, and nothing before it": partial(
-            grouped, allowed=lambda t, s, W: s >= t
+            grouped_reference, allowed=lambda t, s, W: s >= t
         ),
         "the keys are added up: the weights belong to the values": (
-            lambda query, key, value, window=None: grouped(query, key, key, window)
+            lambda query, key, value, window=None: grouped_reference(query, key, key, window)
         ),
     },
     forbidden=dict.fromkeys(
@@ -448,28 +452,30 @@ grouped_attention = Part(
 # --- a gate --------------------------------------------------------------------------------------------------
 
 
-def sigmoid(z: Tensor) -> Tensor:
+def logistic(z: Tensor) -> Tensor:
     return 1 / (1 + (-z).exp())
 
 
-def gelu(z: Tensor) -> Tensor:
+def by_erf(z: Tensor) -> Tensor:
     return z * (1 + torch.erf(z / 2**0.5)) / 2
 
 
-def gelu_tanh(z: Tensor) -> Tensor:
+def by_tanh(z: Tensor) -> Tensor:
     return z * (1 + torch.tanh((2 / math.pi) ** 0.5 * (z + 0.044715 * z**3))) / 2
 
 
-def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    return gate * sigmoid(gate) * up
+def gated_by_silu(gate: Tensor, up: Tensor) -> Tensor:
+    return gate * logistic(gate) * up
 
 
-def network(x, gate, up, down, *, between: Made = swiglu):
+def network_reference(x, gate, up, down, *, between: Made = gated_by_silu):
     x, gate, up, down = wide([x, gate, up, down])
     return between(x @ gate.mT, x @ up.mT) @ down.mT
 
 
-def width(d_model, multiple, *, entries: Callable[[int], int] = lambda D: 8 * D, parts: int = 3, up: bool = True):
+def width_reference(
+    d_model, multiple, *, entries: Callable[[int], int] = lambda D: 8 * D, parts: int = 3, up: bool = True
+):
     """The smallest multiple (or, not ``up``, the largest) on that side of ``entries(D) / parts``."""
     found = 0
     while parts * (found + (0 if up else multiple)) < entries(d_model) + (0 if up else 1):
@@ -502,45 +508,51 @@ def swiglu_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def gated(between: Made) -> Made:
-    return by_task(network=partial(network, between=between))
+def gated_with(between: Made) -> Made:
+    return by_task(network=partial(network_reference, between=between))
 
 
-def widths(**options: Any) -> Made:
-    return by_task(width=partial(width, **options))
+def width_with(**options: Any) -> Made:
+    return by_task(width=partial(width_reference, **options))
 
 
 feed_forward = Part(
     "feed_forward",
     {"network": 5, "width": 2},
     swiglu_cases,
-    by_task(network=network, width=width),
+    by_task(network=network_reference, width=width_reference),
     {
-        "gate and up have changed places: it is the gate that goes through the SiLU": gated(
-            lambda gate, up: swiglu(up, gate)
+        "gate and up have changed places: it is the gate that goes through the SiLU": gated_with(
+            lambda gate, up: gated_by_silu(up, gate)
         ),
-        "the gate goes through a GELU: that is GEGLU; SiLU is z sigma(z)": gated(lambda gate, up: gelu(gate) * up),
-        "the gate goes through the approximate GELU: SiLU is z sigma(z)": gated(lambda gate, up: gelu_tanh(gate) * up),
-        "the gate goes through a sigmoid alone: SiLU is z sigma(z)": gated(lambda gate, up: sigmoid(gate) * up),
-        "the gate goes through a ReLU: SiLU is z sigma(z)": gated(lambda gate, up: gate.relu() * up),
-        "the SiLU is taken of the product: take it of the gate alone": gated(
-            lambda gate, up: swiglu(gate * up, torch.ones_like(up))
+        "the gate goes through a GELU: that is GEGLU; SiLU is z sigma(z)": gated_with(
+            lambda gate, up: by_erf(gate) * up
         ),
-        "both branches go through the SiLU: the other one, up, stays as it is": gated(
-            lambda gate, up: swiglu(gate, swiglu(up, torch.ones_like(up)))
+        "the gate goes through the approximate GELU: SiLU is z sigma(z)": gated_with(
+            lambda gate, up: by_tanh(gate) * up
         ),
-        "gate and up are added: multiply them": gated(lambda gate, up: swiglu(gate, torch.ones_like(up)) + up),
-        "nothing goes through the SiLU": gated(lambda gate, up: gate * up),
-        "`up` is missing": gated(lambda gate, up: swiglu(gate, torch.ones_like(up))),
-        "this is rounded down to a multiple: round up": widths(up=False),
-        "this is 4 D: three matrices of that width would hold half as many weights again": widths(
+        "the gate goes through a sigmoid alone: SiLU is z sigma(z)": gated_with(lambda gate, up: logistic(gate) * up),
+        "the gate goes through a ReLU: SiLU is z sigma(z)": gated_with(lambda gate, up: gate.relu() * up),
+        "the SiLU is taken of the product: take it of the gate alone": gated_with(
+            lambda gate, up: gated_by_silu(gate * up, torch.ones_like(up))
+        ),
+        "both branches go through the SiLU: the other one, up, stays as it is": gated_with(
+            lambda gate, up: gated_by_silu(gate, gated_by_silu(up, torch.ones_like(up)))
+        ),
+        "gate and up are added: multiply them": gated_with(
+            lambda gate, up: gated_by_silu(gate, torch.ones_like(up)) + up
+        ),
+        "nothing goes through the SiLU": gated_with(lambda gate, up: gate * up),
+        "`up` is missing": gated_with(lambda gate, up: gated_by_silu(gate, torch.ones_like(up))),
+        "this is rounded down to a multiple: round up": width_with(up=False),
+        "this is 4 D: three matrices of that width would hold half as many weights again": width_with(
             entries=lambda D: 4 * D, parts=1
         ),
-        "this is 2/3 D, rounded up: it is two thirds of 4 D": widths(entries=lambda D: 2 * D),
+        "this is 2/3 D, rounded up: it is two thirds of 4 D": width_with(entries=lambda D: 2 * D),
         "this is 8/3 D rounded up to a whole number: it is to be a multiple of `multiple`": by_task(
-            width=lambda D, multiple: width(D, 1)
+            width=lambda D, multiple: width_reference(D, 1)
         ),
-        "this is one multiple too many where 8/3 D is a multiple already": widths(entries=lambda D: 8 * D + 1),
+        "this is one multiple too many where 8/3 D is a multiple already": width_with(entries=lambda D: 8 * D + 1),
     },
     result="run_feed_forward",
 )
@@ -554,7 +566,7 @@ def kept_places(window: int | None, length: int) -> slice:
     return slice(None) if window is None else slice(max(0, length - window + 1), None)
 
 
-def cached(
+def cached_reference(
     query,
     key,
     value,
@@ -569,7 +581,7 @@ def cached(
     kept: Callable[[int | None, int], slice] = kept_places,
     first_cut: bool = False,
     count: Callable[[int, int], int] = lambda seen, T: seen + T,
-    attend: Made = grouped,
+    attend: Made = grouped_reference,
     forget: bool = False,
 ):
     """Piece after piece: the outputs, then keys, values and count in the cache at the end.
@@ -582,7 +594,7 @@ def cached(
     keys, values, seen, outputs, begin = key[:, :, :0], value[:, :, :0], 0, [], 0
 
     def turn(x: Tensor, first: int) -> Tensor:
-        return rotated(x, torch.arange(first, first + x.shape[2]).expand(len(x), -1), base)
+        return rotate_reference(x, torch.arange(first, first + x.shape[2]).expand(len(x), -1), base)
 
     for T in pieces:
         place = slice(begin, begin + T)
@@ -651,50 +663,59 @@ def cached_cases(generator: torch.Generator) -> list[Case]:
 def inside_alone(query, key, value, window=None):
     """As if nothing came later than the queries: right for one token at a time."""
     T, S = query.shape[2], key.shape[2]
-    return grouped(query, key, value, window, allowed=lambda t, s, W: (s < S) & (s > S - T - (W or math.inf)))
+    return grouped_reference(query, key, value, window, allowed=lambda t, s, W: (s < S) & (s > S - T - (W or math.inf)))
 
 
 cached_attention = Part(
     "cached_attention",
     {"one piece": 3, "step by step": 4, "cache": 3, "window": 3},
     cached_cases,
-    cached,
+    cached_reference,
     {
         "every piece is turned as if it began at position 0: it goes on where the tokens before it end, at `seen`, "
-        "which grows with every piece by the number of its tokens": partial(cached, start=lambda seen, held: 0),
+        "which grows with every piece by the number of its tokens": partial(
+            cached_reference, start=lambda seen, held: 0
+        ),
         "the first position is the number of keys in the cache, which with a window is no longer the number of tokens "
-        "so far: that is `seen`": partial(cached, start=lambda seen, held: held),
+        "so far: that is `seen`": partial(cached_reference, start=lambda seen, held: held),
         "the positions are one too large. In the output that does not show, since only distances count; in the cache "
-        "it does": partial(cached, start=lambda seen, held: seen + 1),
+        "it does": partial(cached_reference, start=lambda seen, held: seen + 1),
         "all keys are turned again with every piece, also those that were turned when they came into the cache: turn "
-        "the new ones alone": partial(cached, again=True),
-        "the keys in the cache are not turned: turn them once, before they go in": partial(cached, late=True),
-        "neither queries nor keys are turned": partial(cached, turned=(False, False, False)),
-        "the queries are not turned": partial(cached, turned=(False, True, False)),
-        "the keys are not turned": partial(cached, turned=(True, False, False)),
+        "the new ones alone": partial(cached_reference, again=True),
+        "the keys in the cache are not turned: turn them once, before they go in": partial(cached_reference, late=True),
+        "neither queries nor keys are turned": partial(cached_reference, turned=(False, False, False)),
+        "the queries are not turned": partial(cached_reference, turned=(False, True, False)),
+        "the keys are not turned": partial(cached_reference, turned=(True, False, False)),
         "the values are turned, too: positions enter by queries and keys alone": partial(
-            cached, turned=(True, True, True)
+            cached_reference, turned=(True, True, True)
         ),
         "`seen` is the length of the last piece: it is the number of all tokens so far": partial(
-            cached, count=lambda seen, T: T
+            cached_reference, count=lambda seen, T: T
         ),
-        "the new cache holds the new tokens alone: those before them stay in it": partial(cached, forget=True),
+        "the new cache holds the new tokens alone: those before them stay in it": partial(
+            cached_reference, forget=True
+        ),
         "the cache is cut before the attention, so that the first queries of a piece miss keys within their window: "
-        "attend first": partial(cached, first_cut=True),
+        "attend first": partial(cached_reference, first_cut=True),
         "with window 1 everything is kept: x[:, :, -0:] is all of x": partial(
-            cached, kept=lambda window, length: slice(None) if window == 1 else kept_places(window, length)
+            cached_reference, kept=lambda window, length: slice(None) if window == 1 else kept_places(window, length)
         ),
         "nothing is cut off: with a window, the cache keeps the last W - 1 positions": partial(
-            cached, kept=lambda window, length: slice(None)
+            cached_reference, kept=lambda window, length: slice(None)
         ),
         "the cache keeps one position too many: the next token reaches the last W - 1 and itself": partial(
-            cached, kept=lambda window, length: kept_places(window and window + 1, length)
+            cached_reference, kept=lambda window, length: kept_places(window and window + 1, length)
         ),
         "the attention is over the new tokens alone: the keys and values of the cache come before them": partial(
-            cached, attend=lambda q, k, v, W: grouped(q, k[:, :, -q.shape[2] :], v[:, :, -q.shape[2] :], W)
+            cached_reference,
+            attend=lambda q, k, v, W: grouped_reference(q, k[:, :, -q.shape[2] :], v[:, :, -q.shape[2] :], W),
         ),
-        "the window is not used in the attention": partial(cached, attend=lambda q, k, v, W: grouped(q, k, v, None)),
-        "within a piece later tokens are attended to: the attention is causal": partial(cached, attend=inside_alone),
+        "the window is not used in the attention": partial(
+            cached_reference, attend=lambda q, k, v, W: grouped_reference(q, k, v, None)
+        ),
+        "within a piece later tokens are attended to: the attention is causal": partial(
+            cached_reference, attend=inside_alone
+        ),
     },
     result="run_cached_attention",
 )
@@ -705,7 +726,7 @@ cached_attention = Part(
 Sizes = Mapping[str, Any]
 
 
-def count(
+def parameters_reference(
     c: Sizes,
     *,
     embeddings: Callable[[Sizes], int] = lambda c: 1 if c["tied"] else 2,
@@ -722,7 +743,7 @@ def count(
     return np.int64(embeddings(c) * c["vocab_size"] * D + c["n_layers"] * layer + last * D)
 
 
-def held(
+def bytes_reference(
     c: Sizes,
     batch,
     tokens,
@@ -783,46 +804,48 @@ def sizes_cases(generator: torch.Generator) -> list[Case]:
     ]
 
 
-def counted(**options: Any) -> Made:
-    return by_task(parameters_of=partial(count, **options))
+def counted_with(**options: Any) -> Made:
+    return by_task(parameters_of=partial(parameters_reference, **options))
 
 
 def held_with(**options: Any) -> Made:
-    return by_task(cache_bytes=partial(held, **options))
+    return by_task(cache_bytes=partial(bytes_reference, **options))
 
 
 memory = Part(
     "memory",
     {"parameters": 5, "cache": 4},
     sizes_cases,
-    by_task(parameters_of=count, cache_bytes=held),
+    by_task(parameters_of=parameters_reference, cache_bytes=bytes_reference),
     {
-        "the embeddings are counted twice although they are tied: the output layer uses the same matrix": counted(
+        "the embeddings are counted twice although they are tied: the output layer uses the same matrix": counted_with(
             embeddings=lambda c: 2
         ),
-        "the output layer is missing: if it is not tied, it is a matrix of its own": counted(embeddings=lambda c: 1),
-        "keys and values are counted with as many heads as the queries": counted(heads=lambda c: 4 * c["n_heads"]),
-        "the output of the attention is missing, which puts the heads together": counted(
+        "the output layer is missing: if it is not tied, it is a matrix of its own": counted_with(
+            embeddings=lambda c: 1
+        ),
+        "keys and values are counted with as many heads as the queries": counted_with(heads=lambda c: 4 * c["n_heads"]),
+        "the output of the attention is missing, which puts the heads together": counted_with(
             heads=lambda c: c["n_heads"] + 2 * c["n_kv_heads"]
         ),
-        "the output of the attention is counted with n_kv_heads: there is one result for each head of queries": counted(
+        "the output of the attention is counted with n_kv_heads: each head of queries has a result": counted_with(
             heads=lambda c: c["n_heads"] + 3 * c["n_kv_heads"]
         ),
-        "keys and values share a matrix here: each has its own": counted(
+        "keys and values share a matrix here: each has its own": counted_with(
             heads=lambda c: 2 * c["n_heads"] + c["n_kv_heads"]
         ),
-        "the size of a head is d_model / n_heads: it is d_head, which may be another number": counted(
+        "the size of a head is d_model / n_heads: it is d_head, which may be another number": counted_with(
             size=lambda c: c["d_model"] // c["n_heads"]
         ),
-        "the network has two matrices here: with a gate it has three": counted(matrices=2),
-        "the norms are missing": counted(norms=0, last=0),
-        "the last norm is missing, the one before the output layer": counted(last=0),
-        "a layer has one norm here: it has two": counted(norms=1),
-        "the norms have a bias here: RMSNorm has a weight alone": counted(norms=4, last=2),
-        "biases are counted: these models have none": counted(
+        "the network has two matrices here: with a gate it has three": counted_with(matrices=2),
+        "the norms are missing": counted_with(norms=0, last=0),
+        "the last norm is missing, the one before the output layer": counted_with(last=0),
+        "a layer has one norm here: it has two": counted_with(norms=1),
+        "the norms have a bias here: RMSNorm has a weight alone": counted_with(norms=4, last=2),
+        "biases are counted: these models have none": counted_with(
             biases=lambda c: c["d_head"] * (c["n_heads"] + 2 * c["n_kv_heads"]) + 2 * c["d_ff"] + 2 * c["d_model"]
         ),
-        "the numbers are counted, or the bits, where bytes are asked for: a byte has 8 bits": held_with(of_a_byte=1.0),
+        "these are bits where bytes are asked for: a byte has 8 bits": held_with(of_a_byte=1.0),
         "only keys, or only values, are counted: the cache holds both": held_with(both=1),
         "there are as many heads here as queries have: the cache holds those of keys and values": held_with(
             heads="n_heads"
@@ -836,14 +859,16 @@ memory = Part(
             reach=lambda window: window
         ),
         "with a window, W - 1 positions are counted even where the text is shorter": by_task(
-            cache_bytes=lambda c, batch, tokens, bits: held(
+            cache_bytes=lambda c, batch, tokens, bits: bytes_reference(
                 c, batch, tokens if c["window"] is None else c["window"] - 1, bits
             )
         ),
         "the texts of a batch are not counted: each has its own keys and values": by_task(
-            cache_bytes=lambda c, batch, tokens, bits: held(c, 1, tokens, bits)
+            cache_bytes=lambda c, batch, tokens, bits: bytes_reference(c, 1, tokens, bits)
         ),
-        "the bits are always 16": by_task(cache_bytes=lambda c, batch, tokens, bits: held(c, batch, tokens, 16)),
+        "the bits are always 16": by_task(
+            cache_bytes=lambda c, batch, tokens, bits: bytes_reference(c, batch, tokens, 16)
+        ),
     },
     result="run_memory",
 )
@@ -852,17 +877,17 @@ memory = Part(
 # --- fewer bits ----------------------------------------------------------------------------------------------
 
 
-def blocks_of(weight: Tensor, block: int) -> Tensor:
+def in_blocks(weight: Tensor, block: int) -> Tensor:
     """(R, C) -> (R, C / block, block)."""
     return weight.double().unflatten(1, (-1, block))
 
 
-def quantised(
+def quantise_reference(
     weight,
     bits,
     block,
     *,
-    cut: Made = blocks_of,
+    cut: Made = in_blocks,
     low: Callable[[Tensor], Tensor] = lambda z: z.amin(dim=-1, keepdim=True),
     high: Callable[[Tensor], Tensor] = lambda z: z.amax(dim=-1, keepdim=True),
     steps: Callable[[int], int] = lambda bits: 2**bits - 1,
@@ -877,7 +902,7 @@ def quantised(
     return q.reshape(weight.shape), scale[..., 0], minimum[..., 0]
 
 
-def dequantised(q, scale, minimum, *, spread: Made | None = None, back: Made = lambda q, d, m: d * q + m):
+def dequantise_reference(q, scale, minimum, *, spread: Made | None = None, back: Made = lambda q, d, m: d * q + m):
     """``spread``: of what each block has one, (R, C / block), to each of its numbers, (R, C)."""
     spread = spread or (lambda z, times: z.double()[..., None].expand(-1, -1, times).flatten(1))
     times = q.shape[1] // scale.shape[1]
@@ -947,11 +972,11 @@ def quantise_cases(generator: torch.Generator) -> list[Case]:
 
 
 def stored_with(**options: Any) -> Made:
-    return by_task(quantise=partial(quantised, **options))
+    return by_task(quantise=partial(quantise_reference, **options))
 
 
 def read_with(**options: Any) -> Made:
-    return by_task(dequantise=partial(dequantised, **options))
+    return by_task(dequantise=partial(dequantise_reference, **options))
 
 
 def bits_with(stored: float) -> Made:
@@ -962,8 +987,8 @@ def by_all(change: Callable[[Tensor], Tensor]) -> Made:
     """Lowest and highest number of more than a block."""
 
     def mistake(weight, bits, block):
-        z = blocks_of(weight, block)
-        return quantised(
+        z = in_blocks(weight, block)
+        return quantise_reference(
             weight,
             bits,
             block,
@@ -974,25 +999,25 @@ def by_all(change: Callable[[Tensor], Tensor]) -> Made:
     return mistake
 
 
-def largest(z: Tensor) -> Tensor:
+def largest_size(z: Tensor) -> Tensor:
     return z.abs().amax(dim=-1, keepdim=True)
 
 
 def columns_first(weight: Tensor, block: int) -> Tensor:
-    return blocks_of(weight.mT.reshape(weight.shape), block)
+    return in_blocks(weight.mT.reshape(weight.shape), block)
 
 
 quantisation = Part(
     "quantisation",
     {"numbers": 5, "equal numbers": 2, "back": 3, "bits": 2},
     quantise_cases,
-    by_task(quantise=quantised, dequantise=dequantised, bits_per_number=bits_reference),
+    by_task(quantise=quantise_reference, dequantise=dequantise_reference, bits_per_number=bits_reference),
     {
         "in a block of equal numbers 0 is divided by 0: there q is 0, the scale 0, and the minimum says it all": (
             stored_with(division=lambda z, scale: z / scale)
         ),
         "the scale of equal numbers is not 0: all there is to say about them is the minimum": by_task(
-            quantise=lambda weight, bits, block: one_for_nothing(quantised(weight, bits, block))
+            quantise=lambda weight, bits, block: one_for_nothing(quantise_reference(weight, bits, block))
         ),
         "the range is divided by 2^bits: that many levels have 2^bits - 1 steps between them": stored_with(
             steps=lambda bits: 2**bits
@@ -1010,10 +1035,10 @@ quantisation = Part(
             quantise=by_all(lambda z: z.amax())
         ),
         "the levels are symmetric around 0: they go from the lowest number of a block to the highest": stored_with(
-            low=lambda z: -largest(z), high=largest
+            low=lambda z: -largest_size(z), high=largest_size
         ),
         "the scale is that of the largest size: it is the range, highest minus lowest, over the number of steps": (
-            stored_with(high=lambda z: largest(z) + z.amin(dim=-1, keepdim=True))
+            stored_with(high=lambda z: largest_size(z) + z.amin(dim=-1, keepdim=True))
         ),
         "the minimum is not subtracted before q is computed": by_task(
             quantise=lambda weight, bits, block: not_subtracted(weight, bits, block)
@@ -1048,8 +1073,8 @@ def one_for_nothing(found: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tenso
 
 
 def not_subtracted(weight: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    _, scale, minimum = quantised(weight, bits, block)
-    return (blocks_of(weight, block) / scale[..., None]).round().flatten(1), scale, minimum
+    _, scale, minimum = quantise_reference(weight, bits, block)
+    return (in_blocks(weight, block) / scale[..., None]).round().flatten(1), scale, minimum
 
 
 # --- a mixture of experts ------------------------------------------------------------------------------------
@@ -1065,7 +1090,7 @@ def gates_reference(logits, k, *, chosen: Made = chosen_by, weigh: Made = lambda
     return weigh(logits.double(), chosen(logits, k))
 
 
-def mixed(x, logits, matrices, k, *, gates: Made = gates_reference, join: Made | None = None):
+def mixture_reference(x, logits, matrices, k, *, gates: Made = gates_reference, join: Made | None = None):
     """The sum of ``tanh(x W_e^T)`` with the gates as weights, and how many tokens each expert was called with."""
     weights = gates(logits, k)  # (N, E)
     x, matrices = wide([x, matrices])
@@ -1075,7 +1100,7 @@ def mixed(x, logits, matrices, k, *, gates: Made = gates_reference, join: Made |
     return join(x, each, weights, used), used.sum(dim=0)
 
 
-def balance(
+def balance_reference(
     logits,
     k,
     *,
@@ -1087,7 +1112,7 @@ def balance(
     return times(logits.shape[1], k) * join(shares(logits, k), mean(logits, k))
 
 
-def scores_of(generator: torch.Generator, N: int, E: int, scale: float = 1.0, lean: float = 0.0) -> Tensor:
+def router_logits(generator: torch.Generator, N: int, E: int, scale: float = 1.0, lean: float = 0.0) -> Tensor:
     """Logits no two of which in a row are close; ``lean``: how much the first experts are favoured."""
     ranks = torch.rand(N, E, generator=generator).argsort(dim=-1) + 0.4 * torch.rand(N, E, generator=generator)
     return scale * (0.7 * ranks - lean * torch.arange(E))
@@ -1095,16 +1120,22 @@ def scores_of(generator: torch.Generator, N: int, E: int, scale: float = 1.0, le
 
 def mixture_cases(generator: torch.Generator) -> list[Case]:
     def gates(about, N, E, k, scale=1.0):
-        return Case("gates", f"gates_of: {about}", ("gates_of", scores_of(generator, N, E, scale), k))
+        return Case("gates", f"gates_of: {about}", ("gates_of", router_logits(generator, N, E, scale), k))
 
     def mixture(about, N, D, E, k, lean=0.0, result="0"):
         matrices = numbers(E, D, D, generator=generator)
-        arguments = "mixture", numbers(N, D, generator=generator), scores_of(generator, N, E, 1.0, lean), matrices, k
+        arguments = (
+            "mixture",
+            numbers(N, D, generator=generator),
+            router_logits(generator, N, E, 1.0, lean),
+            matrices,
+            k,
+        )
         return Case("mixture" if result == "0" else "calls", f"mixture: {about}", arguments, result)
 
     def loss(task, about, N, E, k, lean=0.0):
         aspect = "gradient" if task == "slope" else "balance"
-        return Case(aspect, f"{about}", (task, scores_of(generator, N, E, 1.0, lean), k))
+        return Case(aspect, f"{about}", (task, router_logits(generator, N, E, 1.0, lean), k))
 
     N, D = sizes(generator, 2, least=3, most=7)
     E = number(generator, 5, 7)
@@ -1134,20 +1165,20 @@ def mixture_cases(generator: torch.Generator) -> list[Case]:
 def gates_with(**options: Any) -> Made:
     """The same mistake where gates are asked for, and in the mixture that is made with them."""
     gates = partial(gates_reference, **options)
-    return by_task(gates_of=gates, mixture=partial(mixed, gates=gates))
+    return by_task(gates_of=gates, mixture=partial(mixture_reference, gates=gates))
 
 
 def mixed_with(**options: Any) -> Made:
-    return by_task(mixture=partial(mixed, **options))
+    return by_task(mixture=partial(mixture_reference, **options))
 
 
 def balanced_with(**options: Any) -> Made:
-    loss = partial(balance, **options)
+    loss = partial(balance_reference, **options)
     return by_task(balance=loss, slope=partial(slope, loss))
 
 
 def called_with_all(x, logits, matrices, k):
-    output, used = mixed(x, logits, matrices, k)
+    output, used = mixture_reference(x, logits, matrices, k)
     return output, torch.full_like(used, len(x))
 
 
@@ -1163,7 +1194,12 @@ mixture = Part(
     "mixture",
     {"gates": 4, "mixture": 3, "calls": 1, "balance": 3, "gradient": 2},
     mixture_cases,
-    by_task(gates_of=gates_reference, mixture=mixed, balance=balance, slope=partial(slope, balance)),
+    by_task(
+        gates_of=gates_reference,
+        mixture=mixture_reference,
+        balance=balance_reference,
+        slope=partial(slope, balance_reference),
+    ),
     {
         CUT: by_task(slope=without_slope),
         "the gates of the chosen experts do not sum to 1: divide them by their sum, or take the softmax of their "
@@ -1181,7 +1217,7 @@ mixture = Part(
             weigh=renormalised
         ),
         "these are sigmoids, divided by their sum: take the softmax of the chosen logits": gates_with(
-            weigh=lambda z, chosen: renormalised(sigmoid(z), chosen)
+            weigh=lambda z, chosen: renormalised(logistic(z), chosen)
         ),
         "the smallest logits are chosen: take the largest": gates_with(chosen=lambda logits, k: chosen_by(-logits, k)),
         "one expert is used: it is k": gates_with(chosen=lambda logits, k: chosen_by(logits, 1)),
@@ -1192,7 +1228,7 @@ mixture = Part(
             join=lambda x, each, weights, used: (used[..., None] * each).sum(dim=1)
         ),
         "a token keeps what the last of its experts gave, and loses the others: add, do not overwrite": mixed_with(
-            join=lambda x, each, weights, used: last_of(weights[..., None] * each, used)
+            join=lambda x, each, weights, used: last_expert(weights[..., None] * each, used)
         ),
         "a token is added to what its experts made of it: the residual connection is around this, not in it": (
             mixed_with(join=lambda x, each, weights, used: x + (weights[..., None] * each).sum(dim=1))
@@ -1215,8 +1251,8 @@ mixture = Part(
             balanced_with(mean=lambda logits, k: gates_reference(logits, k).mean(dim=0))
         ),
         "P is summed over the tokens: take the mean": by_task(
-            balance=lambda logits, k: len(logits) * balance(logits, k),
-            slope=lambda logits, k: len(logits) * slope(balance, logits, k),
+            balance=lambda logits, k: len(logits) * balance_reference(logits, k),
+            slope=lambda logits, k: len(logits) * slope(balance_reference, logits, k),
         ),
         "this is the squared distance from equal shares: it is E times the sum of f P": balanced_with(
             times=lambda E, k: 1.0, join=lambda f, P: ((f - 1 / len(f)) ** 2).sum()
@@ -1226,7 +1262,7 @@ mixture = Part(
 )
 
 
-def last_of(each: Tensor, used: Tensor) -> Tensor:
+def last_expert(each: Tensor, used: Tensor) -> Tensor:
     """Of each token, what the last expert that it has chosen gives, (N, D)."""
     place = torch.arange(used.shape[1]).where(used, -1).amax(dim=1)
     return each[torch.arange(len(each)), place]
