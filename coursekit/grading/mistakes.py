@@ -177,7 +177,7 @@ def in_axes(y: np.ndarray, x: np.ndarray, *_: Any) -> Told:
             if x.dtype != bool:
                 yield f"the mean is taken over the {nth(axis, x)} axis too", y, x.mean(axis)
                 yield f"the sum is taken over the {nth(axis, x)} axis too", y, x.sum(axis)
-    if x.ndim > 1 and x.dtype != bool:
+    if x.ndim > 1 and x.size and x.dtype != bool:
         yield "this is the mean of all that is asked for", y, x.mean()
     for axis in range(y.ndim):
         if y.shape[axis] > 1 and y.dtype != bool:

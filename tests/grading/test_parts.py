@@ -225,6 +225,8 @@ def flat(value):
     """An argument as its kind and its numbers, to find those that are most like it."""
     if isinstance(value, torch.Tensor):
         return (str(value.dtype), tuple(value.shape)), value.double().nan_to_num(0.5, 9e9, -9e9).flatten().tolist()
+    if isinstance(value, dict):
+        return flat(list(value.values()))
     if isinstance(value, list | tuple):
         kinds, numbers = zip(*map(flat, value), strict=True) if value else ((), ())
         return (type(value), kinds), [x for one in numbers for x in one]

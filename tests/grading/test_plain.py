@@ -22,7 +22,7 @@ from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
 from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import borrowed_in
-from tests.grading.answers import assistants, self_attention, transformer
+from tests.grading.answers import assistants, llama, self_attention, transformer
 
 HIDES = {
     "x = x.to_mkldnn()": "to_mkldnn",
@@ -377,7 +377,7 @@ def test_honest_answers_are_not_unusual():
     assert found <= {"_foreach_lerp_"}
 
 
-@pytest.mark.parametrize("module", [assistants, self_attention, transformer])
+@pytest.mark.parametrize("module", [assistants, llama, self_attention, transformer])
 def test_right_and_wrong_answers_to_parts_that_forbid_something_are_read(module):
     checks = importlib.import_module(module.__name__.replace("tests.grading.answers", "coursekit.grading.checks"))
     strict = [part for part in checks.PARTS if part.forbidden]
