@@ -39,6 +39,7 @@ PICTURES = {
     "09_dino": "maps-picture",
     "10_time_series": "station-figure",
     "11_assistants": "dpo-live-plot",
+    "12_llama": "length-plot",
 }
 # what each page of the reference holds: the rooms of the package that others build on
 ROOMS = (

@@ -675,7 +675,7 @@ draw_token = Part(
 # --- one step with a cache -----------------------------------------------------------------------------------
 
 
-def append(old: Tensor | None, new: Tensor) -> Tensor:
+def appended(old: Tensor | None, new: Tensor) -> Tensor:
     return new if old is None else torch.cat([old, new], dim=2)
 
 
@@ -688,7 +688,7 @@ def step_reference(
     positions,
     *weights,
     place=lambda S, T: torch.arange(S, S + T),
-    join=append,
+    join=appended,
     kept=None,
     look=look_reference,
 ):
