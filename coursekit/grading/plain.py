@@ -91,7 +91,8 @@ ATTRIBUTES = words(
     iadd isub imul itruediv contains call filters itemgetter getitem warn filterwarnings simplefilter catch_warnings
     is_available cuda is_tensor is_contiguous is_floating_point inference_mode format real partial reduce
     logsigmoid LogSigmoid Softplus entr expit logit fmean pvariance pstdev variance stdev
-    reset_parameters set_printoptions cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
+    reset_parameters set_printoptions
+    cache lru_cache product combinations permutations chain accumulate pairwise islice zip_longest starmap groupby
     dataclass field name names args kind memory temperature cdist perf_counter time
     layer_norm LayerNorm native_layer_norm batch_norm BatchNorm1d group_norm GroupNorm instance_norm InstanceNorm1d
     rms_norm RMSNorm MultiheadAttention multi_head_attention_forward scaled_dot_product_attention

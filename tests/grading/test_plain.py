@@ -299,7 +299,8 @@ def test_what_may_find_code_is_unusual(source, name):
         "class A(nn.Module):\n    def __init__(self):\n        self.pos = self.temperature = d\n        self.pos += 1",
         "match y:\n    case 0 | None:\n        z = 1\n    case [a, *b] if a: z = b\n    case c: z = 2",
         "import statistics\nfrom statistics import fmean\nz = statistics.pvariance(x.tolist())",
-        "class A(nn.Module):\n    def reset_parameters(self): nn.init.zeros_(self.bias)\ntorch.set_printoptions(precision=3)",
+        "class A(nn.Module):\n    def reset_parameters(self): nn.init.zeros_(self.bias)",
+        "torch.set_printoptions(precision=3)",
         "",
     ],
 )
