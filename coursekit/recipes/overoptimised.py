@@ -122,8 +122,8 @@ def of_the_best(proxy: Tensor, values: Tensor, n: int) -> float:
 def kl_of_the_best(proxy: Tensor, texts: Sequence[Sequence[str]], n: int) -> float:
     """``KL(best of n || policy)``, the mean over the requests, for the policy that draws one of the N answers.
 
-    ``p_n(y) = F(y)^n - F_(y)^n``, ``F`` the share of answers with at most the proxy of y, ``F_`` with less. Where answers are
-    equal, they are one answer, which is why it is less than ``ln n - (n - 1) / n``.
+    ``p_n(y) = F(y)^n - F_(y)^n``, ``F`` the share of answers with at most the proxy of y, ``F_`` with less. Where
+    answers are equal, they are one answer, which is why it is less than ``ln n - (n - 1) / n``.
     """
     found = []
     for scores, answers in zip(proxy, texts, strict=True):
