@@ -325,6 +325,11 @@ class Listener(threading.Thread):
             self.reached = True
 
 
+def unmarked(outcome):
+    """Why jobs were not marked, of those that should be marked again."""
+    return [row.submission.problem for row in outcome.rows if "mark it again" in row.submission.problem]
+
+
 @pytest.fixture(scope="module")
 def aftermath(bubblewrap, tmp_path_factory):
     """All attacks marked in one batch with two honest submissions."""
@@ -351,12 +356,12 @@ def aftermath(bubblewrap, tmp_path_factory):
             (path.parent / beside).write_text("raise SystemExit")
     seconds, check.luong_score.seconds = check.luong_score.seconds, 5
     try:
-        batch.grade(NAME, [folder / "in"], out, home(), workers=2)
-        # Again, as a marker would: where a machine is so busy that a sandbox does not start, a row says so.
         outcome = batch.grade(NAME, [folder / "in"], out, home(), workers=2)
+        if unmarked(outcome):  # a machine may be too busy to start a sandbox; a marker marks these again, as they say
+            outcome = batch.grade(NAME, [folder / "in"], out, home(), workers=2)
     finally:
         check.luong_score.seconds = seconds
-    assert not [row.submission.problem for row in outcome.rows if "mark it again" in row.submission.problem]
+    assert unmarked(outcome) == []
     return {row.submission.student: row for row in outcome.rows if row.result}, out, listener
 
 
