@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 from tests.benchmarks import shared
 from tests.benchmarks.shared import Row
 
-NAMES = ("package", "text", "seq2seq", "transformer", "bert", "gpt", "vit", "dino", "viz")
+NAMES = ("package", "text", "seq2seq", "transformer", "bert", "gpt", "vit", "dino", "llama", "viz")
 SLOW = ("grading",)  # it marks a class four times; only by its name
 SAVED = shared.ROOT / "build" / "bench"
 

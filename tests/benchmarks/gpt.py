@@ -13,6 +13,7 @@ from coursekit.convert.gpt import from_hugging_face
 from coursekit.decode.generate import generate
 from coursekit.decode.rollout import rollout
 from coursekit.models.gpt import GPT, gpt_loss
+from coursekit.models.llama import Llama
 from coursekit.nn.log_probs import token_log_probs
 from coursekit.train.device import has_fast_bf16
 from tests.benchmarks.machine import devices, mean, products, training, wait
@@ -25,9 +26,10 @@ FOR_GPUS = {"GPT-2 small, 1,024 tokens": (12, 1024, 768, 12, 12, 50_257, 5)}  # 
 WRITTEN = {"4 blocks of 256": (200, {1: 1.25, 16: 1.2}), "GPT-2 small": (30, {1: PAR})}
 DRAWN = {"4 blocks of 256": (64, 40, 1.2)}  # texts; tokens of a rollout; aim
 SIZE, PRODUCTS = 1024, 10  # of the matrix products that a step is compared with
+Both = tuple[GPT | Llama, nn.Module, torch.Tensor]
 
 
-def both(shape: str, device: torch.device) -> tuple[GPT, nn.Module, torch.Tensor]:
+def both(shape: str, device: torch.device) -> Both:
     """Ours, theirs, and a batch without padding. No dropout, whose kernels would be measured instead."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -48,7 +50,7 @@ def train(model: nn.Module, ids: torch.Tensor, precision: str, times: int) -> Ca
     """Training steps as each library's users take them."""
 
     def loss() -> torch.Tensor:
-        if isinstance(model, GPT):
+        if isinstance(model, (GPT, Llama)):
             return mean(gpt_loss(model, {"ids": ids}))
         return model(ids, labels=ids).loss
 
@@ -61,7 +63,7 @@ def write(model: nn.Module, new: int, batch_size: int, device: torch.device) -> 
     ids = torch.arange(8, device=device).expand(batch_size, -1).contiguous()
 
     def work() -> None:
-        if isinstance(model, GPT):
+        if isinstance(model, (GPT, Llama)):
             generate(model, ids, max_new=new, temperature=0)
         else:
             with torch.inference_mode():
@@ -78,7 +80,7 @@ def draw(model: nn.Module, new: int, batch_size: int, device: torch.device) -> C
     never = model.config.vocab_size  # no token ends an answer, so that both write as many
 
     def work() -> None:
-        if isinstance(model, GPT):
+        if isinstance(model, (GPT, Llama)):
             rollout(model, ids, None, never, new)
         else:
             with torch.inference_mode():
@@ -90,43 +92,49 @@ def draw(model: nn.Module, new: int, batch_size: int, device: torch.device) -> C
     return work
 
 
-def operations(model: GPT, ids: torch.Tensor) -> float:
+def operations(model: GPT | Llama, ids: torch.Tensor) -> float:
     """Of the matrix products of a training step: 6 for each weight and token, and attention's two products."""
     c, (B, T) = model.config, ids.shape
     weights = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and name != "positions.code")
     return B * T * (6 * weights + 3 * 4 * c.n_layers * c.d_model * T)
 
 
-def beside(shape: str, device: torch.device) -> Iterator[Row]:
+def beside(
+    topic: str, shape: str, device: torch.device, both: Both, times: int, written: tuple[int, dict[int, float]]
+) -> Iterator[Row]:
     """Training, its share of the matrix product's peak, and generation at one shape."""
-    B, T, *_, times = (SHAPES | FOR_GPUS)[shape]
-    ours, theirs, ids = both(shape, device)
+    ours, theirs, ids = both
 
     def row(what: str, against: str, aim: float, unit: str = "", rate: str = "tokens/s") -> Row:
-        return Row("06 GPT", f"{device}: {shape}: {what}", against, at_least=aim, unit=unit, measured_in=rate)
+        return Row(topic, f"{device}: {shape}: {what}", against, at_least=aim, unit=unit, measured_in=rate)
 
     for precision, aim in (("float32", PAR), ("bfloat16", 1.4)):
         if precision == "float32" or has_fast_bf16(device):
             rival = "float32" if device.type == "cpu" else precision  # as its users take it
             of = row(f"training, {precision}", f"transformers, {rival}", aim)
-            yield race(of, train(ours, ids, precision, times), train(theirs, ids, rival, times), amount=B * T * times)
+            works = train(ours, ids, precision, times), train(theirs, ids, rival, times)
+            yield race(of, *works, amount=ids.numel() * times)
     done = operations(ours, ids) * times / (PRODUCTS * 2 * SIZE**3)  # in so many such measurements' operations
     of = row("training, float32: share of the GFLOP/s", f"matrix products of size {SIZE}", 0.65, "%", "1/s")
     yield race(of, train(ours, ids, "float32", times), products(SIZE, PRODUCTS, device), factor=done, amount=1)
-    new, aims = WRITTEN.get(shape, (0, {}))
+    new, aims = written
     for batch_size, aim in aims.items():
         of = row(f"{new} tokens, {batch_size} texts", "transformers' generate", aim)
         works = write(ours, new, batch_size, device), write(theirs, new, batch_size, device)
         yield race(of, *works, amount=new * batch_size)
+
+
+def rows(shape: str, device: torch.device) -> Iterator[Row]:
+    made, times = both(shape, device), (SHAPES | FOR_GPUS)[shape][-1]
+    yield from beside("06 GPT", shape, device, made, times, WRITTEN.get(shape, (0, {})))
     if shape in DRAWN:
         batch_size, new, aim = DRAWN[shape]
-        of = row(f"rollout, {new} tokens, {batch_size} texts", "transformers' generate, then a pass", aim)
-        works = draw(ours, new, batch_size, device), draw(theirs, new, batch_size, device)
+        what, against = f"rollout, {new} tokens, {batch_size} texts", "transformers' generate, then a pass"
+        of = Row("06 GPT", f"{device}: {shape}: {what}", against, at_least=aim, measured_in="tokens/s")
+        works = draw(made[0], new, batch_size, device), draw(made[1], new, batch_size, device)
         yield race(of, *works, amount=new * batch_size)
 
 
 def parts() -> list[Callable[[], Iterator[Row]]]:
-    found = [partial(beside, shape, device) for device in devices() for shape in SHAPES]
-    return found + [
-        partial(beside, shape, device) for device in devices() if device.type == "cuda" for shape in FOR_GPUS
-    ]
+    found = [partial(rows, shape, device) for device in devices() for shape in SHAPES]
+    return found + [partial(rows, shape, device) for device in devices() if device.type == "cuda" for shape in FOR_GPUS]
