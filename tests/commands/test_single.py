@@ -187,6 +187,7 @@ def test_what_a_docstring_names_but_the_file_lacks_is_said(name, others):
     assert {*re.findall(r"``(\w+)``", listed)} - {"Training"} == others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "last"),
     [

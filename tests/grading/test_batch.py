@@ -62,6 +62,7 @@ def test_two_who_could_be_one_are_both_flagged_and_an_earlier_mark_stays(tmp_pat
         assert records.in_book(book)[NAME, "s2"]["check-luong_score"][0] == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_roster", [True, False])
 def test_without_names_an_earlier_mark_stays_too(tmp_path, with_roster):
     students = roster(tmp_path / "class.csv", "s1,Anna Schmidt,,", "s2,Bob Miller,,") if with_roster else None
@@ -139,6 +140,7 @@ def test_whatever_fails_for_one_is_that_ones_row(tmp_path, monkeypatch):
         assert len([row for row in table(out) if row["total"] == "15"]) >= 1, name
 
 
+@pytest.mark.slow
 def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_path):
     students = roster(tmp_path / "class.csv", "s1,Anna Schmidt,anna@x.org,", "s2,Bob Miller,,", "s3,Cy Young,,")
     given = export(tmp_path / "a.zip", **{"Anna Schmidt_11": RIGHT, "Bob Miller_12": "import coursekit.nn.scores"})

@@ -568,6 +568,7 @@ def test_setup_installs_the_wheel_and_locks_the_key(autograder, tmp_path):
     assert not (autograder / "source" / "private" / "key").stat().st_mode & 0o077
 
 
+@pytest.mark.slow
 def test_classroom50_from_the_bundle_to_the_result(bundle, tmp_path, bubblewrap):
     runtime, checkout, stubs = tmp_path / "runtime", tmp_path / "checkout", tmp_path / "stubs"
     with tarfile.open(tmp_path / "bundle.tar.gz", "w:gz") as archive:

@@ -140,6 +140,7 @@ def test_instructions_are_learned(tiny, monkeypatch):
     assert verdict(few[0], *reply).gold == 1
 
 
+@pytest.mark.slow
 def test_a_reward_model_learns_what_was_chosen_and_dpo_moves_towards_it(tiny, monkeypatch):
     model, tokenizer = tiny
     monkeypatch.setitem(assistant.RATES, "reward", 3e-2)

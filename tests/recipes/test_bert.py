@@ -202,6 +202,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(recipe, "held_out", lambda split, tokenizer: {"stories": small_batch(V=len(tokenizer))})
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
     whole, again = ends_like_one_that_was_not(partial(recipe.train, "bert"), "bert", tmp_path, monkeypatch)
     assert whole["stories"] == again["stories"]
@@ -221,6 +222,7 @@ def shipped():
     return recipe.load()
 
 
+@pytest.mark.slow
 def test_the_shipped_texts_can_be_made_again():
     """A change in the world's sentences would leave the checkpoint behind with texts that nobody can make."""
     n, saved = recipe.DOCUMENTS, load_metrics("bert")["data"]

@@ -131,6 +131,7 @@ def tiny(few_images, monkeypatch):
         monkeypatch.setattr(recipe, name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["first", "later"])
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path, monkeypatch):
     whole, again = ends_like_one_that_was_not(recipe.train, "dino", tmp_path, monkeypatch, stage)

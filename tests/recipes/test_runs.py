@@ -92,6 +92,7 @@ def test_the_clock_is_the_first_ones(tmp_path, monkeypatch):
     assert (tmp_path / "seconds.json").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_trains(tmp_path):
     """By torchrun and ``coursekit train``; the texts are made once, and the second ends where the work is done."""
     script = str(Path(__file__).with_name("shared_recipe.py"))

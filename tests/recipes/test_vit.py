@@ -83,6 +83,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(recipe, "EVALUATE_EVERY", 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "train", lambda variant, *folders, train=recipe.train: train(*folders))
     whole, again = ends_like_one_that_was_not(partial(recipe.train, "vit"), "vit", tmp_path, monkeypatch)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import unicodedata
 from functools import cache
 
@@ -12,6 +13,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from coursekit.text import wordpiece
 from coursekit.text.pre_tokens import TEKKEN
 
+MANY = 10 if os.environ.get("FULL") else 1  # times as many examples in `make full`
 BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
 NORMALIZER, CASED, WORDS = (
     normalizers.BertNormalizer(),

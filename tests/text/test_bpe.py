@@ -13,7 +13,7 @@ from coursekit.text import bpe
 from coursekit.text.bpe import BPE, BYTE, CHARACTER, PRE_TOKEN, byte_characters, count_pairs, learn_merges, merge
 from coursekit.text.pre_tokens import KINDS
 from tests.text import library
-from tests.text.library import same_in_gpt2, texts
+from tests.text.library import MANY, same_in_gpt2, texts
 
 END = "<|endoftext|>"
 SPECIALS = [END, "<|end", "the", "«x»\u2603", "a b"]
@@ -44,7 +44,7 @@ def test_each_character_is_a_letter_a_number_a_space_or_other_as_in_the_library(
     assert [c for c in known if not same_in_gpt2(c)] == []
 
 
-@settings(max_examples=3000)
+@settings(max_examples=600 * MANY)
 @given(texts(same_in_gpt2))
 def test_pre_tokens_are_the_librarys(text):
     theirs = [text[start:end] for _, (start, end) in library.BYTE_LEVEL.pre_tokenize_str(text)]
@@ -75,7 +75,7 @@ def test_merge_leaves_the_word_as_it_is():
     assert word == [1, 2, 1, 2]
 
 
-@settings(max_examples=1500)
+@settings(max_examples=300 * MANY)
 @given(
     st.lists(st.tuples(st.text("abcd", min_size=1, max_size=14), st.integers(1, 4)), min_size=1, max_size=12),
     st.integers(0, 40),
@@ -101,7 +101,7 @@ def assert_trained_alike(corpus, vocab_size, specials):
     return ours
 
 
-@settings(max_examples=600)
+@settings(max_examples=200 * MANY)
 @given(
     st.lists(st.text("ab \n'", max_size=30) | st.text("abcdé😀 ", max_size=20), max_size=8),
     st.integers(0, 120),
@@ -112,7 +112,7 @@ def test_training_merges_what_the_library_merges_with_ties(corpus, n_merges, spe
     assert_trained_alike(corpus, 256 + len(specials) + n_merges, specials)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60 * MANY)
 @given(st.lists(texts(same_in_gpt2, SPECIALS), max_size=8), st.integers(0, 200))
 def test_training_merges_what_the_library_merges_on_any_text(corpus, n_merges):
     assert_trained_alike(corpus, 256 + 1 + n_merges, [END])
@@ -138,7 +138,7 @@ def test_training_ends_when_nothing_is_left_to_merge():
     assert BPE.train([], 300).merges == []
 
 
-@settings(max_examples=3000)
+@settings(max_examples=600 * MANY)
 @given(texts(same_in_gpt2, SPECIALS))
 def test_encoding_is_the_librarys_and_comes_back(trained, text):
     ours, theirs = trained
@@ -149,7 +149,7 @@ def test_encoding_is_the_librarys_and_comes_back(trained, text):
     assert ours.decode(expected.ids) == text
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200 * MANY)
 @given(st.text(st.characters(exclude_categories=["Cs"])) | texts(lambda char: True, SPECIALS))
 def test_any_text_comes_back_and_its_pieces_cover_it(trained, text):
     """Here with the characters, too, that the library's tables do not know."""
@@ -168,7 +168,7 @@ def test_any_text_comes_back_and_its_pieces_cover_it(trained, text):
     assert end == len(text)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150 * MANY)
 @given(st.randoms(use_true_random=False), st.text("abc", max_size=40))
 def test_merges_in_an_order_that_no_training_gives(rng, text):
     """A merge may be possible only after a later one: then merging all of a kind at once gives something else."""
@@ -185,7 +185,7 @@ def test_an_order_in_which_one_merge_at_a_time_matters():
     assert [piece.token for piece in ours.pieces("abab")] == ["aba", "b"]
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150 * MANY, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.randoms(use_true_random=False), st.text("abcé", min_size=1, max_size=40))
 def test_list_and_heap_find_the_same_merges(monkeypatch, rng, word):
     """In an order that no training gives, too: whether a word is merged with one or the other, only its length says."""
@@ -204,7 +204,7 @@ def test_long_words(trained, text):
     assert ours.encode(text) == theirs.encode(text).ids
 
 
-@settings(max_examples=500)
+@settings(max_examples=150 * MANY)
 @given(st.lists(st.integers(0, 1199), max_size=20))
 def test_any_ids_are_decoded_as_in_the_library(trained, ids):
     ours, theirs = trained
@@ -254,7 +254,7 @@ def test_the_token_before_every_text():
         BPE(list(CHARACTER.values()), [], begin="<x>")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100 * MANY)
 @given(texts(same_in_gpt2) | st.text("abé\x00中", max_size=90))
 def test_bytes_without_a_token_are_dropped_as_in_the_library(text):
     """é is two bytes, of which only the second has a token; what stands around a gap is merged across it."""
@@ -280,7 +280,7 @@ def test_a_tokenizer_of_the_four_things_in_a_gguf_file():
         BPE.of_kind(tokens, ["a b c"], [], "gpt-2")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100 * MANY)
 @given(texts(lambda char: True))
 def test_pieces_of_a_composed_text_cover_it(text):
     ours = BPE([*CHARACTER.values(), "Ã©", "ê°", "Ġe"], [("Ã", "©"), ("ê", "°"), ("Ġ", "e")], kind=KINDS["qwen2"])

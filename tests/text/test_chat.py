@@ -18,6 +18,7 @@ from coursekit.text.chat import (
     with_chat,
 )
 from coursekit.text.pre_tokens import KINDS
+from tests.text.library import MANY
 
 
 def test_turns_are_framed_by_their_roles():
@@ -144,7 +145,7 @@ TURNS = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 
 
 @pytest.mark.parametrize("template", CHATTERS)
-@settings(max_examples=300)
+@settings(max_examples=100 * MANY)
 @given(turns=st.lists(TURNS, min_size=1, max_size=3), system=TURNS)
 def test_whatever_is_said_the_special_tokens_are_the_templates(template, turns, system):
     """Either it is refused, or the special tokens are those that are there if nothing but x is said."""

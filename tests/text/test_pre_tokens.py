@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 
 from coursekit.text.bpe import composed
 from coursekit.text.pre_tokens import KINDS, kind_of
-from tests.text.library import AWKWARD, SPLITS, same_in_all_kinds, texts
+from tests.text.library import AWKWARD, MANY, SPLITS, same_in_all_kinds, texts
 
 each = pytest.mark.parametrize("name", KINDS)
 
@@ -23,7 +23,7 @@ def ours(name: str, text: str) -> list[str]:
 
 
 @each
-@settings(max_examples=400)
+@settings(max_examples=150 * MANY)
 @given(text=texts(same_in_all_kinds))
 def test_pre_tokens_are_the_librarys(name, text):
     assert ours(name, text) == theirs(name, text)
@@ -63,7 +63,7 @@ def test_a_kind_that_is_not_known_is_refused():
         kind_of("default")
 
 
-@settings(max_examples=600)
+@settings(max_examples=200 * MANY)
 @given(texts(lambda char: True))
 @example("q\u0301\u0316")  # as long as before, but in another order
 def test_a_composed_text_says_where_its_characters_come_from(text):

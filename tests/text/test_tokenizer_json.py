@@ -15,7 +15,7 @@ from coursekit.text.tokenizer import CharTokenizer
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import SPECIAL_TOKENS, WordPiece
 from tests.text import library
-from tests.text.library import same_in_all_kinds, same_in_bert, same_in_gpt2, texts
+from tests.text.library import MANY, same_in_all_kinds, same_in_bert, same_in_gpt2, texts
 
 CORPUS = [*list(topics.values())[:30], *library.AWKWARD]
 END = "<|endoftext|>"
@@ -60,7 +60,7 @@ def test_the_librarys_and_transformers_open_ours(saved):
     auto = transformers.AutoTokenizer.from_pretrained(folder)
     assert theirs.get_vocab() == ours.ids == auto.get_vocab()
 
-    @settings(max_examples=300)
+    @settings(max_examples=100 * MANY)
     @given(texts(plain, [*ours.special_tokens, *ours.added_tokens]))
     def check(text):
         ids = ours.encode(text)
@@ -173,7 +173,7 @@ def test_ours_opens_the_librarys(kind, tmp_path):
     assert ours.ids == theirs.get_vocab()
     assert isinstance(ours, BPE if "BPE" in kind or "GPT" in kind or "beside" in kind else WordPiece)
 
-    @settings(max_examples=500)
+    @settings(max_examples=150 * MANY)
     @given(texts(plain, [*ours.special_tokens, *ours.added_tokens, END]))
     def check(text):
         expected = theirs.encode(text)

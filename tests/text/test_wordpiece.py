@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, trainers
 
 from coursekit.text.wordpiece import SPECIAL_TOKENS, WORD, WordPiece, normalize
 from tests.text import library
-from tests.text.library import same_in_bert, texts
+from tests.text.library import MANY, same_in_bert, texts
 
 CORPUS = [*list(topics.values())[:40], *library.AWKWARD, "日本語 한국어 텍스트 Ελληνικά русский עברית हिन्दी"]
 SPECIALS = [*SPECIAL_TOKENS, "[MASK]x", "<İ>"]
@@ -27,7 +27,7 @@ def test_each_character_of_unicode_3_2_is_taken_as_in_the_library():
 
 
 @pytest.mark.slow
-@settings(max_examples=3000)
+@settings(max_examples=600 * MANY)
 @given(texts(same_in_bert), st.booleans())
 def test_the_normal_form_is_the_librarys(text, lowercase):
     theirs = library.NORMALIZER if lowercase else library.CASED
@@ -37,7 +37,7 @@ def test_the_normal_form_is_the_librarys(text, lowercase):
     assert WORD.findall(normal) == [word for word, _ in library.WORDS.pre_tokenize_str(normal)]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200 * MANY)
 @given(st.text(st.characters(exclude_categories=["Cs"])) | texts(lambda char: True), st.booleans())
 def test_each_character_of_the_normal_form_comes_from_its_place(text, lowercase):
     """Each character of the text by itself has in its normal form what is said to come from it."""
@@ -46,7 +46,7 @@ def test_each_character_of_the_normal_form_comes_from_its_place(text, lowercase)
         assert char in normalize(text[place], lowercase)[0]
 
 
-@settings(max_examples=3000)
+@settings(max_examples=600 * MANY)
 @given(texts(same_in_bert, SPECIALS))
 def test_encoding_is_the_librarys(trained, text):
     ours, theirs = trained
@@ -58,7 +58,7 @@ def test_encoding_is_the_librarys(trained, text):
     # else marks change places, and the library's offsets with them: "\u0301\U0001d165" is (0, 1) there, of the accent
 
 
-@settings(max_examples=300)
+@settings(max_examples=100 * MANY)
 @given(texts(same_in_bert, SPECIALS), texts(same_in_bert, SPECIALS))
 def test_a_pair_is_the_librarys(trained, first, second):
     ours, theirs = trained
@@ -72,7 +72,7 @@ def test_a_pair_without_a_frame_is_refused(trained):
         WordPiece(ours.tokens, ours.special_tokens, framed=False).encode_pair("a", "b")
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200 * MANY)
 @given(texts(lambda char: True, SPECIALS))
 def test_pieces_stand_for_their_characters(trained, text):
     """The piece of characters that are known is the normal form of the characters it stands for."""
@@ -104,7 +104,7 @@ def test_offsets_where_marks_change_places():
     assert WordPiece(SPECIAL_TOKENS).pieces("\U0001d165\u0301\ua9c0")[1][2:] == (0, 3)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150 * MANY)
 @given(st.sampled_from("abcdef#") | st.text("abcdefABÉ#. ", max_size=130), st.randoms(use_true_random=False))
 def test_the_longest_piece_of_any_vocabulary_is_taken(text, rng):
     pieces = {"".join(rng.choices("abcdef#", k=rng.randint(1, 4))) for _ in range(20)}
@@ -122,7 +122,7 @@ def test_a_word_of_more_than_100_characters_is_unknown(length, known):
         assert ours.encode(char * length) == library.their_wordpiece(ours.ids, []).encode(char * length).ids
 
 
-@settings(max_examples=1000)
+@settings(max_examples=200 * MANY)
 @given(st.data())
 def test_decoding_is_the_librarys(trained, data):
     ours, theirs = trained
@@ -153,7 +153,7 @@ def reference(words: dict[str, int], n_merges: int) -> tuple[list[str], list[tup
 WORDS = st.dictionaries(st.text("abcde", min_size=1, max_size=9), st.integers(1, 500), min_size=1, max_size=10)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150 * MANY)
 @given(WORDS, st.integers(0, 30))
 def test_training_is_what_counting_anew_each_time_gives(words, n_merges):
     base, merges = reference(words, n_merges)
@@ -161,7 +161,7 @@ def test_training_is_what_counting_anew_each_time_gives(words, n_merges):
     assert ours.tokens == [*base, *(left + right.removeprefix("##") for left, right, _ in merges)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=100 * MANY)
 @given(WORDS)
 def test_training_finds_the_librarys_pieces_up_to_its_first_tie(words):
     """The library's ties go by ids that it gives in no fixed order."""

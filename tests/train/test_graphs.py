@@ -18,6 +18,7 @@ def double(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: x.double() if x.is_floating_point() else x for name, x in batch.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in BREAKS])
 def test_an_objective_is_one_graph_with_the_same_numbers(name):
     seed(0)

@@ -40,6 +40,7 @@ def assert_close(found: dict, expected: dict) -> None:
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_curve_is_that_of_a_whole_model(one, two):
     first, second = finished(two)
     assert alike(first["history"], one.history)
@@ -49,6 +50,7 @@ def test_the_curve_is_that_of_a_whole_model(one, two):
     assert alike(first["each"], each.fit())
 
 
+@pytest.mark.slow
 def test_each_process_holds_its_part_only(two):
     first, second = (found["held"] for found in finished(two))
     whole, learned = first["whole"], first["learned"]
@@ -58,6 +60,7 @@ def test_each_process_holds_its_part_only(two):
         assert first[name] < 0.55 * count, "a few axes cannot be halved"
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_whole_model(one, two):
     assert {path.name for path in two.iterdir()} == {"0.json", "1.json", "last.ckpt", "best.json", "best.safetensors"}
     found, expected = (load_state(folder / "last.ckpt") for folder in (two, one.folder))
@@ -73,6 +76,7 @@ def test_the_files_are_those_of_a_whole_model(one, two):
         assert_close(found["state"][number], values)
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_whole(one, two):
     ours, theirs = (json.loads((folder / "best.json").read_text()) for folder in (two, one.folder))
     assert ours["step"] == theirs["step"]
@@ -86,6 +90,7 @@ def test_the_best_weights_are_whole(one, two):
     assert_close(models[0].state_dict(), models[1].state_dict())
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_whole_to_parts_and_back(one, tmp_path):
     """From one process to two, of which one is lost, to one again."""
     begun = sharded_run.training(tmp_path)
