@@ -60,7 +60,8 @@ VARIANTS = {
     "verified": "the preferred model after GRPO, rewarded by the true verdict",
 }
 BEGINNING = {"reward": "instructed", "chosen": "instructed", "preferred": "chosen", "verified": "preferred"}
-REQUESTS, PAIRS, TESTED, MAX_NEW = 60_000, 20_000, 1000, 40
+REQUESTS, PAIRS, TESTED = 60_000, 20_000, 1000
+MAX_NEW = 40  # tokens of an answer: 23 of 100 translations need more; every recorded number is under this limit
 NOISE, TASTE = 0.1, Taste()  # the annotator: likes what is right and in form, and flips one choice in ten
 STEPS = {"instructed": 5000, "reward": 1500, "chosen": 1000, "preferred": 1000, "verified": 80}
 RATES = {"instructed": 1e-3, "reward": 5e-4, "chosen": 5e-4, "preferred": 1e-4, "verified": 5e-4}
@@ -171,6 +172,36 @@ def measure(model: GPT, tokenizer: BPE, split: str = "test", n: int = TESTED) ->
     """``shares`` of a model's likeliest answers to ``n`` requests of a split."""
     asked = requests(n, split)
     return shares(asked, verdicts(asked, replies(model, tokenizer, asked)))
+
+
+def balance(before: GPT, after: GPT, tokenizer: BPE, split: str = "test", n: int = 6 * TESTED) -> dict[str, Any]:
+    """Of two models, how often each abstains: where the text answers a question (``"known"``), and where it does not.
+
+    For each of the two among ``n`` requests the number of ``questions``; of these, ``abstains`` and ``right``: the
+    shares of both models; ``only before``, ``only after``: how many questions only the one abstains at (both are asked
+    the same, so the interval of the difference is that of these two counts); and ``abstains`` ``by word`` that the
+    question begins with, the number of questions first.
+    """
+    asked = requests(n, split)
+    found = {}
+    for name, kind in (("known", "question"), ("unknown", "unknown")):
+        some = [one for one in asked if one.kind == kind]
+        old, new = (verdicts(some, replies(model, tokenizer, some)) for model in (before, after))
+        abstained = [(a.abstained, b.abstained) for a, b in zip(old, new)]
+        found[name] = {
+            "questions": len(some),
+            "abstains": [sum(of) / len(some) for of in zip(*abstained)],
+            "right": [sum(one.right for one in of) / len(some) for of in (old, new)],
+            "only before": abstained.count((True, False)),
+            "only after": abstained.count((False, True)),
+            "by word": {},
+        }
+        words = [one.turns[0].split("\n")[-1].split()[0] for one in some]
+        for word in sorted(set(words)):
+            of_word = [pair for pair, its in zip(abstained, words) if its == word]
+            shares_of = [sum(of) / len(of_word) for of in zip(*of_word)]
+            found[name]["by word"][word] = [len(of_word), *shares_of]
+    return found
 
 
 # --- instructions --------------------------------------------------------------------------------------------
@@ -447,7 +478,11 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
             "accuracy without noise": accuracy(rewarding, comparisons(requests(TESTED, "test"), TASTE, 0.0), tokenizer),
         }
     else:
-        metrics["test"] = measure(load(variant, checkpoints)[0].to(device()), tokenizer)
+        written = load(variant, checkpoints)[0].to(device())
+        metrics["test"] = measure(written, tokenizer)
+        if variant == "preferred":
+            begun = load(BEGINNING[variant], checkpoints)[0].to(device())
+            metrics["balance"] = balance(begun, written, tokenizer)
     save_json(folder_of(variant, checkpoints) / "metrics.json", metrics)
     return metrics
 

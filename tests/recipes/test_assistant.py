@@ -119,6 +119,44 @@ def test_shares_by_hand():
     }
 
 
+def test_the_balance_of_two_models_by_hand(tiny, monkeypatch):
+    """Of three questions that the text answers the first model abstains at two, the second at one, another one."""
+    who, why, when = (
+        Request(kind, (f"A.\n{word} is it?",), (right,), ("No.",))
+        for word, kind, right in (
+            ("Who", "question", "Yes."),
+            ("Why", "question", "Yes."),
+            ("When", "unknown", UNKNOWN),
+        )
+    )
+    said = {"first": {"question": [UNKNOWN, UNKNOWN, "Yes."], "unknown": ["No."]}}
+    said["second"] = {"question": ["Yes.", "Yes.", UNKNOWN], "unknown": [UNKNOWN]}
+    monkeypatch.setattr(assistant, "requests", lambda n, split: [who, who, when, why])
+    monkeypatch.setattr(
+        assistant,
+        "replies",
+        lambda model, tokenizer, asked: [assistant.Reply(text, True) for text in said[model][asked[0].kind]],
+    )
+    assert assistant.balance("first", "second", None) == {
+        "known": {
+            "questions": 3,
+            "abstains": [2 / 3, 1 / 3],
+            "right": [1 / 3, 2 / 3],
+            "only before": 2,
+            "only after": 1,
+            "by word": {"Who": [2, 1, 0], "Why": [1, 0, 1]},
+        },
+        "unknown": {
+            "questions": 1,
+            "abstains": [0, 1],
+            "right": [0, 1],
+            "only before": 0,
+            "only after": 1,
+            "by word": {"When": [1, 0, 1]},
+        },
+    }
+
+
 # --- what is learned -----------------------------------------------------------------------------------------
 
 
@@ -246,6 +284,7 @@ def test_what_a_variant_begins_with_must_be_there(tiny, tmp_path):
 def test_each_variant_begins_where_it_should(tiny, tmp_path, monkeypatch):
     """Where nothing but the chosen answers is learned, what comes after them is as they left it, the rest as before."""
     monkeypatch.setattr(assistant, "measure", lambda model, tokenizer: {})
+    monkeypatch.setattr(assistant, "balance", lambda before, after, tokenizer: {})
     monkeypatch.setattr(assistant, "RATES", dict.fromkeys(assistant.RATES, 0.0) | {"chosen": 1e-2})
     for variant in assistant.VARIANTS:
         assistant.main([variant, "--state", str(tmp_path / "state"), "--out", str(tmp_path / "out")])
@@ -259,6 +298,8 @@ def test_each_variant_is_trained_written_and_read(tiny, tmp_path, monkeypatch):
     # so small a model may never be right, and learns nothing where all answers are worth the same
     monkeypatch.setattr(assistant, "gold_score", lambda tokenizer: lambda asked, wrote: wrote.ids[:, -1].float())
     monkeypatch.setattr(assistant, "measure", lambda model, tokenizer: {"gold": float(model.training)})
+    training = lambda before, after, tokenizer: [before.training, after.training]  # noqa: E731
+    monkeypatch.setattr(assistant, "balance", training)
     for variant in assistant.VARIANTS:
         arguments = [variant, "--state", str(tmp_path / "state"), "--out", str(tmp_path / "out")]
         assistant.main(arguments)
@@ -271,6 +312,7 @@ def test_each_variant_is_trained_written_and_read(tiny, tmp_path, monkeypatch):
             assert isinstance(assistant.load_reward(tmp_path / "out"), RewardModel)
         else:
             assert metrics["test"] == {"gold": 0.0}
+            assert metrics.get("balance") == ([False, False] if variant == "preferred" else None)
     models = {
         name: assistant.load(name, tmp_path / "out")[0].state_dict() for name in assistant.VARIANTS if name != "reward"
     }
