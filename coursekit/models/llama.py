@@ -110,7 +110,10 @@ class LlamaConfig:
 
     @classmethod
     def mistral_7b(cls, **changes) -> "LlamaConfig":
-        """Mistral 7B (2023, table 1), with changes: 7,241,732,096 parameters."""
+        """Mistral 7B (2023, table 1), with changes: 7,241,732,096 parameters.
+
+        The table says 8,192 positions; 32,768 is the limit in its published configuration.
+        """
         return cls(**{"n_kv_heads": 8, "d_ff": 14_336, "max_length": 32_768, "window": 4096} | changes)
 
     @classmethod
