@@ -27,8 +27,10 @@ Batch = dict[str, Tensor]
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """Rows of unequal length as ids (B, T), padded at the end, and which of them are real, (B, T)."""
+    if not len(rows):
+        raise ValueError("no rows: give at least one")
     length = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows])
+    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows], dtype=torch.long)
     return ids, torch.arange(length) < torch.tensor([[len(row)] for row in rows])
 
 

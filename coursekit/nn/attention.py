@@ -299,17 +299,20 @@ class MultiHeadAttention(Attention):
             causal: attend to no later position (self-attention alone).
             cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
                 first call and kept.
-            turn: of self-attention: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same.
+            turn: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same; without ``memory``.
 
         Returns:
             (B, T, D).
 
         Raises:
-            ValueError: ``x`` or ``memory`` is not D wide; or see ``attend``.
+            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``turn`` or ``qk_norm``; or see
+                ``attend``.
         """
-        for name, given in (("x", x), ("memory", memory)):
-            if given is not None and given.shape[-1] != self.d_model:
-                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be d_model={self.d_model} wide")
+        for name, given, axes in (("x", x, "B, T"), ("memory", memory, "B, S")):
+            if given is not None and (given.dim() != 3 or given.shape[-1] != self.d_model):
+                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
+        if memory is not None and not (turn is None and self.query_norm is None):
+            raise ValueError("turn and qk_norm work in self-attention alone: leave them out where there is a memory")
         if memory is None:
             query, key, value = self.split(self.qkv(x))
             if self.query_norm is not None:

@@ -58,6 +58,8 @@ class LearnedPositions(nn.Module):
 def look_up(code: Tensor, position_ids: int | Tensor, length: int) -> Tensor:
     """The rows of ``code`` for ``length`` positions from a first one on, (T, D), or for given ones, (B, T, D)."""
     start = position_ids if isinstance(position_ids, int) else None
+    if start is not None and start < 0:
+        raise ValueError(f"position_ids={start}: the first position is 0, so it must be at least that")
     end = length if start is None else start + length
     if end > len(code):
         raise ValueError(f"{end} positions: the model was built for max_length={len(code)}")
