@@ -41,7 +41,7 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
         (B, T) with ``eos_id`` at the end of each sequence that ended, and ``pad_id`` behind it.
 
     Raises:
-        ValueError: there is no source, one has no real symbol, or ``max_length`` is more than the model's.
+        ValueError: there is no source, one has no real token, or ``max_length`` is more than the model's.
     """
     c, most = model.config, longest(model, source, max_length)
     memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_ids, check_real, check_sizes
+from coursekit.nn.checks import can_sync, check_all, check_dropout, check_heads, check_sizes, check_text
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
@@ -118,13 +118,17 @@ class Bert(Pretrained):
             segments: (B, T), 0 up to the first ``[SEP]`` and 1 after it; None for 0 everywhere.
 
         Raises:
-            ValueError: a text has no real token, or more than ``max_length``; or ``ids`` are not (B, T), no whole
-                numbers, or none of the vocabulary's.
+            ValueError: a text has no real token, or more than ``max_length``; ``ids`` are not (B, T), no whole
+                numbers, or none of the vocabulary's; or ``mask`` or ``segments`` have another shape, or ``segments``
+                other numbers than 0 and 1.
         """
-        check_ids(ids, self.config.vocab_size)
-        if mask is not None:
-            check_real(mask)
-        x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask)
+        if segments is None:
+            segments = torch.zeros_like(ids)
+        elif segments.shape != ids.shape:
+            raise ValueError(f"segments of shape {tuple(segments.shape)}: must be {tuple(ids.shape)}, as the tokens")
+        check_all((segments == 0) | (segments == 1), "segments must be 0 in the first text and 1 in the second")
+        x = self.tokens(ids) + self.segments(segments)  # (B, T, D)
         x = self.positions(x, 0 if mask is None else positions_of(mask))
         states = [self.dropout(self.norm(x))]
         for block in self.blocks:

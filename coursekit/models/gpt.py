@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_mask, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
 
@@ -147,7 +147,7 @@ class GPT(Pretrained):
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
         start = caches[0].length if caches else 0
-        check_mask(ids, mask, start, self.config.vocab_size, self.config.max_length)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
         checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()

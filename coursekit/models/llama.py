@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_mask, check_sizes
+from coursekit.nn.checks import check_dropout, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
@@ -152,7 +152,7 @@ class Llama(Pretrained):
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
         start = caches[0].length if caches else 0
-        check_mask(ids, mask, start, self.config.vocab_size, self.config.max_length)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         if mask is None:
             position_ids = torch.arange(start, start + ids.shape[1], device=ids.device)  # (T,)
         else:

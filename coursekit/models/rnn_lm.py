@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents
-from coursekit.nn.checks import check_dropout, check_sizes, check_token
+from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_token
 from coursekit.nn.losses import real_rows
 
 State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
@@ -81,7 +81,11 @@ class RNNLM(nn.Module):
 
         Args:
             state: what was read before ``ids``; None for nothing, a state of zeros.
+
+        Raises:
+            ValueError: ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
         """
+        check_ids(ids, self.config.vocab_size)
         x = self.dropout(self.embedding(ids))  # (B, T, E)
         if state is not None and self.config.cell != "lstm":
             (state,) = state

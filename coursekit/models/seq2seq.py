@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
-from coursekit.nn.checks import check_real, check_sizes, check_token
+from coursekit.nn.checks import check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.sampling import next_token
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
@@ -234,7 +234,12 @@ class Seq2Seq(nn.Module):
                 model's own most likely one, drawn for each sequence and step (scheduled sampling,
                 arXiv 1506.03099).
             generator: draws those, on the CPU; None draws from torch's global one.
+
+        Raises:
+            ValueError: a source has no real token; ``source`` or ``target`` are not (B, T), no whole numbers, or none
+                of the vocabulary's; ``source_mask`` has another shape; or ``teacher_forcing`` is no probability.
         """
+        check_text(target, self.config.vocab_size, name="target")
         if not 0 <= teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing={teacher_forcing}: a probability lies in 0..1")
         memory, state, h_tilde = self.start(source, source_mask)
@@ -281,7 +286,7 @@ class Seq2Seq(nn.Module):
 
     def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory | None, State, Tensor]:
         """Encode the source: memory, first decoder state, first ``h~``."""
-        check_real(source_mask, "a source has no real symbol")
+        check_text(source, self.config.vocab_size, mask=source_mask, name="source")
         states, first = self.encoder(source, source_mask)
         return self.decoder.start(states, source_mask, first)
 

@@ -278,11 +278,11 @@ def test_learned_positions_may_be_of_odd_size():
 
 def test_bad_input_is_refused():
     model, (source, mask, target) = make(), batch()
-    with pytest.raises(ValueError, match="a source has no real symbol"):
+    with pytest.raises(ValueError, match="a source has no real token"):
         model.encode(source, mask & (torch.arange(4) != 2)[:, None])
     with pytest.raises(ValueError, match=r"mask of torch\.int64: must be boolean"):
         model(source, mask.long(), target)
-    with pytest.raises(ValueError, match="a source has no real symbol"):
+    with pytest.raises(ValueError, match="a source has no real token"):
         model(source, torch.zeros_like(mask), target)
     with pytest.raises(ValueError, match="30 positions: the model was built for max_length=24"):
         model(source[:, :1].repeat(1, 30), torch.ones(4, 30).bool(), target)
