@@ -22,6 +22,7 @@ from coursekit.nn.blocks import Block
 from coursekit.nn.checks import can_sync, check_all, check_dropout, check_heads, check_sizes, check_text
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
+from coursekit.nn.modes import evaluating
 from coursekit.nn.positions import LearnedPositions, positions_of
 
 EPS = 1e-12  # of every layer norm
@@ -163,10 +164,8 @@ class Bert(Pretrained):
             raise ValueError(f"of={of!r}: must be one of {', '.join(map(repr, FEATURES))}")
         if of != "last" and len(self.blocks) < 4:
             raise ValueError(f"of={of!r}: a Bert of {len(self.blocks)} blocks has no last four; use of='last'")
-        training = self.training
-        states = self.eval().hidden_states(ids, mask, segments)
-        self.train(training)
-        return FEATURES[of](states)
+        with evaluating(self):
+            return FEATURES[of](self.hidden_states(ids, mask, segments))
 
 
 FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {

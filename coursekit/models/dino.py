@@ -29,6 +29,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.modes import evaluating
 from coursekit.nn.precision import full_precision
 
 STD = 0.02  # of the head's weights at first; not in the paper, but in its program
@@ -285,10 +286,8 @@ class DINO(nn.Module):
 
         Source: section 5.3, "Avoiding collapse", figure 7 (entropy and KL).
         """
-        training = self.training
-        self.eval()
-        student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
-        self.train(training)
+        with evaluating(self):
+            student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
         targets = sharpen(teacher, self.centre, self.temperature)
         entropy = torch.special.entr(targets).sum(dim=-1).mean()
         of_mean = torch.special.entr(targets.mean(dim=(0, 1))).sum()
@@ -300,7 +299,8 @@ class DINO(nn.Module):
 def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
 
-    In training it keeps the teacher's logits for ``DINO.update_teacher``; the centre that it uses is that of before.
+    In train mode it keeps the teacher's logits for ``DINO.update_teacher``, and uses the centre of before. So give
+    ``Training`` that method as ``after_update``: without it the teacher would never move, and no error would say so.
     """
     student, teacher = model(batch)
     targets = sharpen(teacher, model.centre, model.temperature)

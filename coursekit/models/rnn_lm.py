@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from coursekit.models.ngram import Documents
 from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_token
 from coursekit.nn.losses import real_rows
+from coursekit.nn.modes import evaluating
 
 State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -95,10 +96,8 @@ class RNNLM(nn.Module):
     @torch.no_grad()
     def next_probabilities(self, ids: Sequence[int]) -> np.ndarray:
         """p of all tokens after ``ids``, a document's beginning (empty at its start): (V,)."""
-        training = self.training
-        self.eval()
-        logits, _ = self(torch.tensor([[self.config.end_id, *ids]], device=self.embedding.weight.device))
-        self.train(training)
+        with evaluating(self):
+            logits, _ = self(torch.tensor([[self.config.end_id, *ids]], device=self.embedding.weight.device))
         return logits[0, -1].double().softmax(dim=-1).cpu().numpy()
 
     @torch.no_grad()
@@ -108,20 +107,19 @@ class RNNLM(nn.Module):
         ``batch_size`` documents of like length are read side by side, ``length`` tokens at a time, the state carried
         on; neither changes the result.
         """
-        training, where = self.training, self.embedding.weight.device
-        self.eval()
+        where = self.embedding.weight.device
         found: list[np.ndarray] = [np.empty(0)] * len(documents)
         order = sorted(range(len(documents)), key=lambda i: len(documents[i]))
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             ids, target, _ = in_rows([documents[i] for i in chosen], self.config.end_id)
             state, log_p = None, []
-            for i, t in zip(ids.to(where).split(length, dim=1), target.to(where).split(length, dim=1)):
-                logits, state = self(i, state)
-                log_p.append(-F.cross_entropy(logits.float().transpose(1, 2), t, reduction="none").double().cpu())
+            with evaluating(self):
+                for i, t in zip(ids.to(where).split(length, dim=1), target.to(where).split(length, dim=1)):
+                    logits, state = self(i, state)
+                    log_p.append(-F.cross_entropy(logits.float().transpose(1, 2), t, reduction="none").double().cpu())
             for i, row in zip(chosen, torch.cat(log_p, dim=1).numpy()):
                 found[i] = row[: len(documents[i]) + 1]  # the rest is padding, which is read last
-        self.train(training)
         return found
 
 

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from coursekit.models.vit import ViT, ViTConfig, unpatchify
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.modes import evaluating
 from coursekit.nn.precision import full_precision
 
 OBJECTIVES = ("reconstruction", "rotation", "contrastive")
@@ -248,10 +249,8 @@ class SiT(nn.Module):
             Of each that is learned, under its name, the mean loss: in units of the images; in nats, ln 4 for guesses;
             in nats, ln(2 B - 1) where all views look alike. And as ``variance_of_…`` its sigma^2 in ``weigh``.
         """
-        training = self.training
-        self.eval()
-        losses = self.losses({name: x.to(self.log_variances.device) for name, x in batch.items()})
-        self.train(training)
+        with evaluating(self):
+            losses = self.losses({name: x.to(self.log_variances.device) for name, x in batch.items()})
         found = {name: loss.mean().item() for name, loss in losses.items()}
         variances = zip(losses, self.log_variances.exp().tolist())
         return found | {f"variance_of_{name}": variance for name, variance in variances}

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from coursekit.nn.checks import check_all
+from coursekit.nn.sampling import with_temperature
 
 
 def token_log_probs(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> Tensor:
@@ -22,10 +23,8 @@ def token_log_probs(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> Te
     """
     if logits.shape[:-1] != ids.shape:
         raise ValueError(f"logits of {tuple(logits.shape[:-1])} places: must be {tuple(ids.shape)}, as the ids")
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature}: must be above 0")
-    log_p = (logits[:, :-1].float() / temperature).log_softmax(dim=-1)
-    return log_p.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    log_p = with_temperature(logits[:, :-1].float(), temperature).log_softmax(dim=-1)  # (B, T - 1, V)
+    return log_p.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, T - 1, 1) -> (B, T - 1)
 
 
 def answer_log_probs(logits: Tensor, ids: Tensor, answer: Tensor, average: bool = False) -> Tensor:

@@ -226,8 +226,8 @@ class Training:
             found = self.loss_fn(self.model, batch)
         if not isinstance(found, tuple) or len(found) != 2:
             raise ValueError(
-                f"the loss function returned a {type(found).__name__}: it must return (loss_sum, count), the sum of the "
-                "losses, not their mean, and how many they are"
+                f"the loss function returned a {type(found).__name__}: it must return (loss_sum, count), the sum of "
+                "the losses, not their mean, and how many they are"
             )
         loss_sum, count = found
         loss_sum.backward()
