@@ -24,7 +24,7 @@ from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_tok
 from coursekit.nn.losses import real_rows
 from coursekit.nn.modes import evaluating
 
-State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
+RNNState = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D) as PyTorch has them
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
 
@@ -77,7 +77,7 @@ class RNNLM(nn.Module):
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # the logits would be wild otherwise
             self.to_logits.weight = self.embedding.weight
 
-    def forward(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, ids: Tensor, state: RNNState | None = None) -> tuple[Tensor, RNNState]:
         """Logits (B, T, V) of the token after each of ``ids`` (B, T), and the state after the last.
 
         Args:
@@ -160,7 +160,7 @@ class Streams:
         self.batch_size, self.length, self.end_id, self.seed = batch_size, length, end_id, seed
         self.drawn = 0  # documents begun so far, over all passes
         self.rows: list[tuple[int, int]] = [(-1, 0)] * batch_size  # document and place in it; -1 for none
-        self.state: State | None = None
+        self.state: RNNState | None = None
         self.order: tuple[int, list[int]] | None = None  # pass number and its order
 
     def next_document(self) -> int:

@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         start = caches[0][0].length if caches else 0
         check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)
-        for block, cache in zip(self.decoder, caches or [None] * len(self.decoder)):
+        for block, cache in zip(self.decoder, caches or [None] * len(self.decoder), strict=True):
             x = block(x, memory, memory_mask=padding_mask(source_mask), cache=cache)
         return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
 

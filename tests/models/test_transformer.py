@@ -169,6 +169,8 @@ def test_step_by_step_with_caches_is_the_same(norm_first):
     steps = [model.decode(inputs[:, :2], memory, mask, caches)]
     steps += [model.decode(inputs[:, t : t + 1], memory, mask, caches) for t in range(2, 6)]
     torch.testing.assert_close(torch.cat(steps, dim=1), expected, atol=1e-9, rtol=1e-9)
+    with pytest.raises(ValueError, match="zip"):
+        model.decode(inputs, memory, mask, model.new_caches(6, 7)[:-1])
 
 
 def test_at_first_the_parts_of_a_token_are_of_size_one():
