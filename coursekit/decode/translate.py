@@ -45,17 +45,17 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
     """
     c, most = model.config, longest(model, source, max_length)
     memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
-    symbol = source.new_full((len(source), 1), c.bos_id)
+    symbol = source.new_full((len(source), 1), c.bos_id)  # (B, 1)
     ended = torch.zeros_like(symbol, dtype=torch.bool)
     found = []
     for _ in range(most):
-        logits = next_logits(model, symbol, memory, source_mask, caches)
-        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)
+        logits = next_logits(model, symbol, memory, source_mask, caches)  # (B, V)
+        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)  # (B, 1)
         found.append(symbol)
         ended = ended | (symbol == c.eos_id)
         if ended.all():
             break
-    return torch.cat(found, dim=1)
+    return torch.cat(found, dim=1)  # T x (B, 1) -> (B, T)
 
 
 @torch.inference_mode()

@@ -217,7 +217,7 @@ class BertForPreTraining(Pretrained):
         hidden = self.bert(ids, mask, segments)
         follows = self.next_sentence(self.bert.pool(hidden, mask))
         if where is not None and where.dtype == torch.bool:
-            hidden = hidden[where]
+            hidden = hidden[where]  # (N, D)
         elif where is not None:
             hidden = hidden.gather(1, where.clamp(min=0)[..., None].expand(-1, -1, hidden.shape[-1]))  # (B, P, D)
         return self.guess(hidden), follows
@@ -234,12 +234,14 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     """
     masked, target = batch["masked"], batch["target"]
     if can_sync(masked):
-        where, target = masked, target[masked]
+        where, target = masked, target[masked]  # (B, T), (N,)
     else:
         where = batch["places"]
-        target = target.gather(1, where.clamp(min=0)).masked_fill(where < 0, -100)  # which cross_entropy leaves out
+        target = target.gather(1, where.clamp(min=0))  # (B, T) -> (B, P)
+        target = target.masked_fill(where < 0, -100)  # which cross_entropy leaves out
     words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), where)  # (N, V) or (B, P, V), (B, 2)
-    loss = F.cross_entropy(words.float().flatten(0, -2), target.flatten(), reduction="sum")
+    words = words.float().flatten(0, -2)  # (N, V) or (B P, V)
+    loss = F.cross_entropy(words, target.flatten(), reduction="sum")
     count = masked.sum()
     if "labels" in batch:
         loss = loss + count * F.cross_entropy(follows.float(), batch["labels"])

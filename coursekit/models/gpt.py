@@ -204,5 +204,6 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
         mask = mask[:, :-1]
         mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
     logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
-    target = ids[:, 1:].masked_fill(~counts, -100)  # the number that cross_entropy leaves out
-    return F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), reduction="sum"), counts.sum()
+    target = ids[:, 1:].masked_fill(~counts, -100)  # (B, T - 1); -100 is the number that cross_entropy leaves out
+    logits = logits.float().flatten(0, 1)  # (B, T - 1, V) -> (B (T - 1), V)
+    return F.cross_entropy(logits, target.flatten(), reduction="sum"), counts.sum()

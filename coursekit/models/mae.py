@@ -38,7 +38,7 @@ def sinusoidal_2d(side: int, d_model: int) -> Tensor:
     if d_model % 4:
         raise ValueError(f"d_model={d_model}: must be a multiple of 4, sines and cosines of rows and of columns")
     one = sinusoidal(side, d_model // 2)  # (side, D / 2)
-    cells = torch.cat([one.repeat_interleave(side, dim=0), one.repeat(side, 1)], dim=1)  # row by row
+    cells = torch.cat([one.repeat_interleave(side, dim=0), one.repeat(side, 1)], dim=1)  # row by row: (side^2, D)
     return torch.cat([torch.zeros(1, d_model), cells])
 
 
@@ -69,8 +69,8 @@ def normalised_patches(images: Tensor, size: int) -> Tensor:
     (Section 3, "Reconstruction target"; 1e-6 in the variance and its divisor of C P^2 - 1 are those of the authors'
     program.)
     """
-    patches = patchify(images, size)
-    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+    patches = patchify(images, size)  # (B, N, C P^2)
+    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
     return (patches - mean) / (variance + 1e-6).sqrt()
 
 
@@ -200,11 +200,11 @@ class MAE(nn.Module):
 
         The model does not say how bright a patch is, and how rich in contrast; both are taken from the hidden patch.
         """
-        size, guessed = self.config.vit.patch_size, self(images, order)
-        patches = patchify(images, size)
-        variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+        size, guessed = self.config.vit.patch_size, self(images, order)  # guessed: (B, N, C P^2)
+        patches = patchify(images, size)  # (B, N, C P^2)
+        variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
         guessed = guessed * (variance + 1e-6).sqrt() + mean
-        hidden = self.hidden_patches(order)[..., None]
+        hidden = self.hidden_patches(order)[..., None]  # (B, N, 1)
         return unpatchify(torch.where(hidden, guessed, patches), size)
 
 
@@ -216,7 +216,7 @@ def mae_loss(model: MAE, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     ``order`` (B, N) of their patches.
     """
     images, order = batch["images"], batch["order"]
-    wanted = normalised_patches(images, model.config.vit.patch_size)
+    wanted = normalised_patches(images, model.config.vit.patch_size)  # (B, N, C P^2)
     errors = (model(images, order).float() - wanted).square().mean(dim=-1)  # (B, N)
-    hidden = model.hidden_patches(order)
+    hidden = model.hidden_patches(order)  # (B, N)
     return (errors * hidden).sum(), hidden.sum()

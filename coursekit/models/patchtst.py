@@ -96,7 +96,7 @@ class PatchEncoder(nn.Module):
         x = self.dropout(self.positions(self.embedding(patches.flatten(0, 1))))  # (B C, N, P) -> (B C, N, D)
         for block in self.blocks:
             x = block(x)
-        return x.unflatten(0, (B, C))
+        return x.unflatten(0, (B, C))  # (B C, N, D) -> (B, C, N, D)
 
 
 class PatchForecaster(nn.Module):
@@ -129,8 +129,8 @@ class PatchForecaster(nn.Module):
         x, mean, std = normalise(history)
         y = self.head(self.encoder(x).flatten(2))  # (B, C, N, D) -> (B, C, N D) -> (B, C, H Q)
         if not self.quantiles:
-            return denormalise(y.transpose(1, 2), mean, std)
-        y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, H, C, Q)
+            return denormalise(y.transpose(1, 2), mean, std)  # (B, C, H) -> (B, H, C)
+        y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, C, H, Q) -> (B, H, C, Q)
         return denormalise(y.sort(dim=-1).values, mean[..., None], std[..., None])
 
 

@@ -158,7 +158,7 @@ class LuongDecoder(nn.Module):
         if memory is None:
             return h
         context = self.attention(h, memory)  # (B, T, K)
-        return torch.tanh(self.combine(torch.cat([context, h], dim=-1)))
+        return torch.tanh(self.combine(torch.cat([context, h], dim=-1)))  # (B, T, K + D) -> (B, T, D)
 
     def all_steps(self, inputs: Tensor, memory: Memory | None, state: State) -> Tensor:
         """``h~`` of all steps (B, T, D) for given input symbols (B, T), in one fused call."""
@@ -202,8 +202,9 @@ class BahdanauDecoder(nn.Module):
         """One step: input symbol (B,) and the last state -> the new state and the read-out (B, D)."""
         x = self.embedding(symbol)  # (B, E)
         context = self.attention(state[0][:, None], memory)[:, 0]  # (B, K)
-        state = rnn_step(self.rnn, torch.cat([x, context], dim=-1), state)
-        return state, torch.tanh(self.combine(torch.cat([state[0], context, x], dim=-1)))
+        state = rnn_step(self.rnn, torch.cat([x, context], dim=-1), state)  # (B, E + K) -> (B, D) each
+        read_out = self.combine(torch.cat([state[0], context, x], dim=-1))  # (B, D + K + E) -> (B, D)
+        return state, torch.tanh(read_out)
 
 
 class Seq2Seq(nn.Module):
@@ -253,7 +254,7 @@ class Seq2Seq(nn.Module):
             symbol = torch.where(forced[:, t], inputs[:, t], own)
             state, h_tilde = self.decoder.step(symbol, memory, state, h_tilde)
             logits.append(self.to_logits(h_tilde))  # (B, V)
-        return torch.stack(logits, dim=1)
+        return torch.stack(logits, dim=1)  # T x (B, V) -> (B, T, V)
 
     @torch.no_grad()
     def generate(
@@ -282,7 +283,7 @@ class Seq2Seq(nn.Module):
         for _ in range(steps):
             state, h_tilde = self.decoder.step(symbols[-1], memory, state, h_tilde)
             symbols.append(next_token(self.to_logits(h_tilde), temperature, generator=generator))  # (B,)
-        return torch.stack(symbols[1:], dim=1)
+        return torch.stack(symbols[1:], dim=1)  # (B, steps)
 
     def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory | None, State, Tensor]:
         """Encode the source: memory, first decoder state, first ``h~``."""

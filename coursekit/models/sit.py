@@ -200,6 +200,7 @@ class SiT(nn.Module):
         alike. What no objective reads is left out, for nothing has taught it to say anything; and the tokens are not
         averaged with the patches, which are so many more.
         """
+        # the patches (B, N, D) -> (B, D); the tokens are (B, D)
         states = [x.mean(dim=1) if x.dim() == 3 else x for x in self.read(images).values()]
         return torch.cat([F.normalize(x, dim=-1) for x in states], dim=1)
 
@@ -213,7 +214,7 @@ class SiT(nn.Module):
         found = self.read(images)
         with full_precision(images.device):  # heads and losses
             found = {name: head(found[name].to(self.log_variances)) for name, head in self.heads.items()}
-        if "reconstruction" in found:
+        if "reconstruction" in found:  # (B, N, C P^2) -> (B, C, height, width)
             found["reconstruction"] = unpatchify(
                 found["reconstruction"], self.config.vit.patch_size, self.vit.grid(images)
             )
@@ -228,17 +229,18 @@ class SiT(nn.Module):
         views = batch["views"]
         if views.dim() != 5 or views.shape[1] != 2:
             raise ValueError(f"views of shape {tuple(views.shape)}: must be (B, 2, C, height, width)")
-        found = self(views.flatten(0, 1))
+        found = self(views.flatten(0, 1))  # (B, 2, C, height, width) -> (2 B, C, height, width)
         losses = {}
         if "reconstruction" in found:
             clean, masks = batch["clean"].flatten(0, 1), batch["masks"].flatten(0, 1)
             losses["reconstruction"] = reconstruction_losses(found["reconstruction"], clean, masks)
         if "rotation" in found:
-            turns = batch["rotations"].flatten()
+            turns = batch["rotations"].flatten()  # (B, 2) -> (2 B,)
             losses["rotation"] = F.cross_entropy(found["rotation"], turns, reduction="none")
         if "contrastive" in found:
-            vectors = found["contrastive"].unflatten(0, (-1, 2))
+            vectors = found["contrastive"].unflatten(0, (-1, 2))  # (2 B, d) -> (B, 2, d)
             losses["contrastive"] = contrastive_losses(vectors, self.config.temperature).flatten()
+        # (2 B,) -> (B, 2) -> (B,)
         return {name: losses[name].unflatten(0, (-1, 2)).mean(dim=1) for name in self.config.objectives}
 
     @torch.no_grad()

@@ -1,5 +1,4 @@
-"""What configurations and models refuse, one sentence each that says what was wrong and what would do; and whether a
-tensor may be asked for a number."""
+"""Checks of configurations and inputs. Each error is one sentence that says what was wrong and what would be right."""
 
 from typing import Any
 
@@ -8,18 +7,19 @@ from torch import Tensor
 
 
 def can_sync(x: Tensor) -> bool:
-    """Whether a tensor may be asked for a number, such as how many entries of a mask are True.
+    """Whether we may ask a tensor for a number, such as how many entries of a mask are True.
 
-    On a GPU all that was computed before would be waited for, and a graph that is compiled or exported has none.
+    Not on a GPU, where the answer would have to wait for everything computed before it; nor while a graph is compiled
+    or exported, when there are no numbers yet.
     """
     return x.device.type not in ("cuda", "meta") and not torch.compiler.is_compiling()
 
 
 def check_all(right: Tensor, sentence: str) -> None:
-    """Refuse, with this sentence, tensors of which something is not as it must be: an entry of ``right`` is False.
+    """Refuse a tensor with this sentence if any entry of ``right`` is False.
 
-    On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
-    device gets there. A compiled or exported graph holds the check as well.
+    On a CPU that is a ``ValueError``. On a GPU nobody waits for the answer: the run ends with the sentence when the
+    device gets there. Compiled and exported graphs contain the check too.
     """
     if not can_sync(right):
         torch._assert_async(right.all(), sentence)
@@ -75,13 +75,13 @@ def check_sizes(config: Any, *fields: str) -> None:
 
 
 def check_heads(config: Any) -> None:
-    """Refuse heads among which ``d_model`` cannot be divided."""
+    """Refuse a number of heads that does not divide ``d_model``."""
     if config.d_model % config.n_heads:
         raise ValueError(f"n_heads={config.n_heads}: must divide d_model={config.d_model}")
 
 
 def check_dropout(config: Any) -> None:
-    """Refuse a dropout that is no probability, or that leaves nothing."""
+    """Refuse a dropout that is no probability, or is 1, which would leave nothing."""
     if not 0 <= config.dropout < 1:
         raise ValueError(f"dropout={config.dropout}: a probability below 1")
 
