@@ -145,7 +145,7 @@ class Bert(Pretrained):
         if self.pooler is None:
             raise ValueError("this Bert has no pooler: load one that was saved with it, or pool its states yourself")
         first = hidden[:, 0]
-        if mask is not None:  # padding may stand before it
+        if mask is not None:  # padding may come before it
             first = hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.int().argmax(dim=1)]
         return torch.tanh(self.pooler(first))
 
@@ -153,7 +153,7 @@ class Bert(Pretrained):
     def features(
         self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None, of: str = "concat_last_four"
     ) -> Tensor:
-        """What a frozen model says of each token: no gradient, no dropout, whatever mode it is in.
+        """The features of each token from a frozen model: without gradient or dropout, in whatever mode it is.
 
         Args:
             of: ``"last"``, ``"sum_last_four"``, (B, T, D) both, or ``"concat_last_four"``, (B, T, 4 D): of the blocks.

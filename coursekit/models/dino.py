@@ -12,7 +12,7 @@ two functions of logits, then student and teacher with what happens in each step
     Training(model, dino_loss, data, optimizer, config.steps, **options)
 
 Call chain: ``DINO.forward`` -> ``Network`` of the student and of the teacher -> ``ViT`` in ``models/vit.py``, whose
-call chain is told there, then ``ProjectionHead``.
+call chain is given there, then ``ProjectionHead``.
 
 Legend: B batch, V views of an image (the G = 2 global ones first), C channels, D = d_model, K outputs.
 """
@@ -143,7 +143,7 @@ class Network(nn.Module):
 
 
 def sharpen(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
-    """What the teacher says, centred and sharpened: ``P_t = softmax((logits - centre) / tau_t)``.
+    """The teacher's output, centred and sharpened: ``P_t = softmax((logits - centre) / tau_t)``.
 
     Centring keeps one output from winning everywhere, and pushes towards all being equal; a low temperature does the
     opposite. Together they avoid both.
@@ -193,7 +193,7 @@ def check_views(batch: dict[str, Tensor]) -> None:
 
 
 class DINO(nn.Module):
-    """A student that learns to say of any view of an image what its teacher says of another; no labels.
+    """A student learns, without labels, to predict from one view of an image its teacher's output for another view.
 
     The teacher is a slow average of the student and gets no gradient. ``dino_loss`` is the objective for ``Training``
     and keeps the teacher's logits; ``update_teacher``, its ``after_update``, then moves teacher and centre. Centre,
@@ -276,13 +276,13 @@ class DINO(nn.Module):
 
     @torch.no_grad()
     def diagnose(self, batch: dict[str, Tensor]) -> dict[str, float]:
-        """Whether it collapses, which the loss does not tell; in nats, without dropping anything.
+        """Measure whether the model collapses, which the loss does not show; in nats, in eval mode.
 
         Returns:
-            ``entropy``: of what the teacher says of one view, on the average: ln K where it says nothing (uniform
-            collapse). ``entropy_of_mean``: of what it says on the average; 0 where one output wins for all images
-            (then ``entropy`` is 0 too). ``kl``: from the student's to the teacher's view, the loss less ``entropy``;
-            0 where there is nothing left to learn, as in either collapse. ``centre``: its length.
+            ``entropy``: the mean entropy of the teacher's output for one view; ln K if all outputs are always equal
+            (uniform collapse). ``entropy_of_mean``: the entropy of its mean output; 0 if one output wins for all images
+            (then ``entropy`` is 0 too). ``kl``: the loss minus ``entropy``, the divergence of student and teacher; 0
+            if there is nothing left to learn, as in either collapse. ``centre``: the length of the centre.
 
         Source: section 5.3, "Avoiding collapse", figure 7 (entropy and KL).
         """

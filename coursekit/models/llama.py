@@ -32,7 +32,7 @@ from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
 from coursekit.nn.rotary import RotaryScaling, rotary_angles, rotary_frequencies, rotate
 
-STD = 0.02  # of weights at first
+STD = 0.02  # of weights when they are drawn
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Llama(Pretrained):
                 nn.init.zeros_(parameter)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
-        """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         if mask is None:
@@ -173,8 +173,8 @@ class Llama(Pretrained):
         Args:
             mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
                 nothing for the real tokens.
-            caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
-                tokens too, S = T + their number. For decoding, without gradients.
+            caches: one for each block, from ``new_caches``. ``ids`` then continue the tokens in the caches, and
+                ``mask`` covers those too: S = T + their number. For decoding, without gradients.
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
@@ -183,7 +183,7 @@ class Llama(Pretrained):
         return self.logits(self.hidden(ids, mask, caches))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What the output layer makes of ``hidden``, (..., D) -> (..., V)."""
+        """Apply the output layer to hidden states: (..., D) -> (..., V)."""
         return F.linear(hidden, self.tokens.weight) if self.output is None else self.output(hidden)
 
     def new_caches(self, max_length: int) -> list[Cache]:

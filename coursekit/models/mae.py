@@ -64,7 +64,7 @@ def unshuffle(tokens: Tensor, order: Tensor) -> Tensor:
 def normalised_patches(images: Tensor, size: int) -> Tensor:
     """Patches of ``size`` x ``size`` pixels, each minus its mean, divided by its standard deviation: (B, N, C P^2).
 
-    What is left says how a patch looks, but neither how bright nor how rich in contrast it is. Mean and deviation are
+    What is left shows the pattern of a patch, but neither its brightness nor its contrast. Mean and deviation are
     taken over all channels together, so hue is left too: a patch of one grey gives zeros, a patch of one red does not.
     (Section 3, "Reconstruction target"; 1e-6 in the variance and its divisor of C P^2 - 1 are those of the authors'
     program.)
@@ -196,9 +196,9 @@ class MAE(nn.Module):
 
     @torch.no_grad()
     def reconstruct(self, images: Tensor, order: Tensor) -> Tensor:
-        """The images with their hidden patches filled in, for the eye: (B, C, height, width).
+        """The images with their hidden patches filled in, to be looked at: (B, C, height, width).
 
-        The model does not say how bright a patch is, and how rich in contrast; both are taken from the hidden patch.
+        The model predicts neither the brightness nor the contrast of a patch; both are taken from the hidden patch.
         """
         size, guessed = self.config.vit.patch_size, self(images, order)  # guessed: (B, N, C P^2)
         patches = patchify(images, size)  # (B, N, C P^2)

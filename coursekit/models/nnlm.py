@@ -89,7 +89,7 @@ class NNLM(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, documents: Documents) -> list[np.ndarray]:
-        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each."""
+        """ln p of every token of each document and of the end after it: an array of ``len(document) + 1`` each."""
         samples = context_windows(documents, self.config)
         log_p = [np.empty(0)]
         for context, target in zip(samples["context"].split(1024), samples["target"].split(1024)):
@@ -100,9 +100,9 @@ class NNLM(nn.Module):
 
 
 def context_windows(documents: Documents, config: NNLMConfig) -> dict[str, Tensor]:
-    """``context`` (N, n - 1) and ``target`` (N,) of every token of the documents and the end behind each.
+    """``context`` (N, n - 1) and ``target`` (N,) of every token of the documents and of the end after each.
 
-    Before a document's first token stands ``end_id``, n - 1 times; no context reaches into another document. Train
+    Before a document's first token comes ``end_id``, n - 1 times; no context reaches into another document. Train
     on ``Shuffled(context_windows(...), batch_size)``.
     """
     found = torch.from_numpy(windows(documents, config.n, config.end_id))

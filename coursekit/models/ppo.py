@@ -24,8 +24,8 @@ from coursekit.nn.log_probs import check_answer, token_log_probs
 def penalised(rewards: Tensor, log_probs: Tensor, reference: Tensor, answer: Tensor, beta: float) -> Tensor:
     """``R(x, y) = r(x, y) - beta [ln pi(y) - ln ref(y)]``, (B,).
 
-    In the mean over what pi writes, the bracket is ``KL(pi || ref)``. The penalty is a part of the reward: nothing is
-    learned through it but by the choice of words, so there is no gradient in it.
+    The mean of the bracket over what pi writes is ``KL(pi || ref)``. The penalty is part of the reward, which the
+    policy can change only by what it writes: so no gradient flows through it.
 
     Args:
         rewards: r, (B,), one for each whole answer.

@@ -39,7 +39,7 @@ class RewardModel(nn.Module):
         """The reward of each text, (B,): prompt and answer ``ids`` (B, T).
 
         Args:
-            mask: (B, T), True where a token is real, None where all are. Padding may stand on either side: the reward
+            mask: (B, T), True where a token is real, None where all are. Padding may be on either side: the reward
                 is read at the last real token, never at padding.
         """
         hidden = self.body.hidden(ids, mask)  # (B, T, D)

@@ -102,7 +102,7 @@ class RNNLM(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, documents: Documents, length: int = 64, batch_size: int = 32) -> list[np.ndarray]:
-        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each.
+        """ln p of every token of each document and of the end after it: an array of ``len(document) + 1`` each.
 
         ``batch_size`` documents of like length are read side by side, ``length`` tokens at a time, the state carried
         on; neither changes the result.

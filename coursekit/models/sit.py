@@ -114,7 +114,7 @@ def weigh(losses: Tensor, log_variances: Tensor) -> Tensor:
 
     The larger a loss stays, the less it counts; the logarithm keeps the variances from growing without end. Learned is
     ``s = ln sigma^2``, which may be any number while ``sigma^2 = e^s`` is always above 0, and ``ln(1 + e^s)`` is a
-    softplus. For a loss that stands still, the best variance solves ``sigma^4 = (1 + sigma^2) L / 2``.
+    softplus. For a loss that no longer changes, the best variance solves ``sigma^4 = (1 + sigma^2) L / 2``.
 
     Args:
         losses, log_variances: (n,).

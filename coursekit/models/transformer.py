@@ -43,7 +43,7 @@ class TransformerConfig:
         max_length: largest number of tokens of a source or a target.
         bos_id: the symbol that the decoder reads first.
         eos_id: the symbol that ends a target.
-        pad_id: what stands behind the end; another symbol than ``eos_id``, since it is never written.
+        pad_id: the symbol after the end; not ``eos_id``, since padding is never written.
     """
 
     vocab_size: int = 37_000
@@ -131,7 +131,7 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, position_ids))
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may stand on either side.
+        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may be on either side.
 
         Raises:
             ValueError: a source has no real token, or more than ``max_length``; or ``source`` is not (B, S), no whole
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         Args:
             source: symbols, (B, S).
             source_mask: (B, S), True where the source is real; every row needs one True.
-            target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
+            target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, after
                 the start symbol.
 
         Raises:
