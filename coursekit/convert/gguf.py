@@ -19,7 +19,6 @@ from torch import Tensor
 
 from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.nn.rotary import RotaryScaling, rotary_frequencies
-from coursekit.text.bpe import read_merges
 
 try:
     from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor, TokenType
@@ -304,5 +303,9 @@ def tokenizer_parts(metadata: Mapping[str, Any]) -> TokenizerParts:
     tokens, types = told["tokens"], told["token_type"]
     if len(types) != len(tokens):
         raise ValueError(f"{prefix}token_type has {len(types)} entries for {len(tokens)} tokens")
+    merges = [tuple(pair.split(" ")) for pair in told["merges"]]
+    for pair in merges:
+        if len(pair) != 2:
+            raise ValueError(f"the merge {' '.join(pair)!r} is not of two tokens")
     special_tokens = [token for token, kind in zip(tokens, types) if kind in SPECIAL]
-    return TokenizerParts(tokens, read_merges(told["merges"]), special_tokens, told.get("pre", "default"))
+    return TokenizerParts(tokens, merges, special_tokens, told.get("pre", "default"))

@@ -480,7 +480,7 @@ def test_a_chat_model_is_loaded_with_its_tokenizer(path, bpe):
         ({"merges": None}, r"no tokenizer\.ggml\.merges in the file: its tokenizer is not whole"),
         ({"tokens": [1, 2]}, r"no tokenizer\.ggml\.tokens in the file: its tokenizer is not whole"),
         ({"token_type": [1, 1]}, r"tokenizer\.ggml\.token_type has 2 entries for \d+ tokens"),
-        ({"merges": ["t h e"]}, r"the merge \('t', 'h', 'e'\) is not of two tokens"),
+        ({"merges": ["t h e"]}, "the merge 't h e' is not of two tokens"),
     ],
 )
 def test_other_tokenizers_are_refused(path, bpe, changes, words):
