@@ -282,8 +282,7 @@ class MultiHeadAttention(Attention):
         self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(key) for _ in range(2))
 
     def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
-        """Split ``x``, which has queries (0), keys (1) and values (2), or only ``first`` to ``last`` of these, side by
-        side, into heads: (B, H, T, Dh) each."""
+        """Split ``x`` into heads of queries (0), keys (1), values (2), or ``first`` to ``last``: (B, H, T, Dh) each."""
         parts = zip(x.split(self.sizes[first : last + 1], dim=-1), self.heads[first:])
         # each part: (B, T, H Dh) -> (B, T, H, Dh) -> (B, H, T, Dh)
         return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part, heads in parts]
