@@ -130,7 +130,7 @@ def grpo_apart() -> dict[str, float]:
     ids, mask, answer = batch["chosen"], batch["chosen_mask"], batch["chosen_answer"]
     own = {"ids": ids, "mask": mask, "answer": answer, "advantages": group_advantages(torch.rand(2, 3)).flatten()}
     with torch.no_grad():
-        own["old"], own["reference"] = (token_log_probs(model(ids, mask), ids) for model in (old, reference))
+        own["old_log_probs"], own["reference"] = (token_log_probs(model(ids, mask), ids) for model in (old, reference))
         total, count = grpo_objective(0.04, 0.2)(policy, own)
         log_probs = token_log_probs(policy(ids, mask), ids)
     trainer = object.__new__(trl.GRPOTrainer)
@@ -146,7 +146,7 @@ def grpo_apart() -> dict[str, float]:
         setattr(trainer, name, value)
     asked = {"prompt_ids": ids[:, :1], "prompt_mask": mask[:, :1].long(), "completion_ids": ids[:, 1:]}
     asked |= {"completion_mask": answer[:, 1:].long(), "advantages": own["advantages"]}
-    asked |= {"old_per_token_logps": own["old"], "ref_per_token_logps": own["reference"]}
+    asked |= {"old_per_token_logps": own["old_log_probs"], "ref_per_token_logps": own["reference"]}
     return {"GRPO": relative(total / count, float(trainer._compute_loss(policy, asked)))}
 
 

@@ -4,13 +4,16 @@
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.models.dino import DINO, DINOConfig, dino_loss
+from coursekit.models.dpo import dpo_objective, pair_log_probs, with_reference
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
+from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.models.transformer import Transformer, TransformerConfig, transformer_loss
 from coursekit.models.vit import ViT, ViTConfig, vit_loss
 from coursekit.nn.sampling import next_token
@@ -36,10 +39,8 @@ def count_up() -> Tensor:
     return (start + by * torch.arange(12)) % 10
 
 
-def gpt() -> None:
+def learn_to_count(model: nn.Module) -> None:
     """Learn rows of digits, then write one on."""
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(10, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=16, dropout=0.0))
     train_tiny(model, gpt_loss, lambda: {"ids": count_up()})
     ids = new = torch.tensor([[3, 5]])
     caches = model.eval().new_caches(10)  # keys and values of what was read, so that each step reads one token
@@ -48,6 +49,39 @@ def gpt() -> None:
             new = next_token(model(new, caches=caches)[:, -1], temperature=0)[:, None]  # (B, 1)
         ids = torch.cat([ids, new], dim=1)
     print("3 5 goes on as", *ids[0, 2:].tolist())
+
+
+def gpt() -> None:
+    torch.manual_seed(0)
+    learn_to_count(GPT(GPTConfig(10, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=16, dropout=0.0)))
+
+
+def llama() -> None:
+    torch.manual_seed(0)
+    learn_to_count(Llama(LlamaConfig(10, d_model=32, n_heads=4, n_kv_heads=2, d_ff=64, n_layers=2, max_length=16)))
+
+
+def dpo() -> None:
+    """Learn from pairs of answers that rows of digits are to go up evenly, though none was ever shown as a target."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(10, d_model=32, n_heads=2, d_ff=64, n_layers=2, max_length=16, dropout=0.0))
+    reference, real = deepcopy(model), torch.ones(64, 12, dtype=torch.bool)
+    answer = real & (torch.arange(12) > 1)  # the first two digits are the prompt
+
+    def draw() -> dict[str, Tensor]:
+        chosen = count_up()
+        pairs = {"chosen": chosen, "rejected": torch.where(answer, torch.randint(10, (64, 12)), chosen)}
+        masks = {f"{side}_mask": real for side in pairs} | {f"{side}_answer": answer for side in pairs}
+        return with_reference(reference, pairs | masks)
+
+    train_tiny(model, dpo_objective(), draw, lr=1e-3)
+    new = draw()
+    chosen, rejected = (
+        p - new[f"{side}_reference"] for side, p in zip(("chosen", "rejected"), pair_log_probs(model, new))
+    )
+    print(
+        f"new pairs: the better answer gained more in {(chosen > rejected).float().mean().item():.0%}, by chance 50 %"
+    )
 
 
 def bert() -> None:

@@ -138,7 +138,7 @@ def find_file(name_or_folder: str | Path, filename: str, local_files_only: bool 
     folder = Path(name_or_folder)
     if name_or_folder != "" and folder.is_dir():  # "" would be the working directory
         if not (folder / filename).is_file():
-            raise ValueError(f"{folder} has no {filename}: {what_would_do(folder, filename)}")
+            raise ValueError(f"{folder} has no {filename}: {suggestion(folder, filename)}")
         return folder / filename
     if isinstance(name_or_folder, Path) or not re.fullmatch(NAME, name_or_folder):
         raise ValueError(
@@ -147,8 +147,8 @@ def find_file(name_or_folder: str | Path, filename: str, local_files_only: bool 
     return fetch(name_or_folder, filename, local_files_only)
 
 
-def what_would_do(folder: Path, filename: str) -> str:
-    """What would do."""
+def suggestion(folder: Path, filename: str) -> str:
+    """Suggest a fix for a file that the folder lacks."""
     if filename == WEIGHTS and (folder / PICKLE).is_file():
         return (
             f"{PICKLE} is a pickle, which may run any code and is never opened; save the model as safetensors, with "

@@ -12,7 +12,7 @@ it reads. Names that several models share mean this::
     source, target              (B, S), (B, T)           int64    the two sides of a translation
     source_mask, target_mask    (B, S), (B, T)           bool     True where they are real
     images                      (B, C, height, width)    float32  scaled as the model reads them
-    labels (of texts: label)    (B,)                     int64    classes
+    labels                      (B,)                     int64    classes
     history, target             (B, L, C), (B, H, C)     float32  time series; NaN in the target where nothing is known
 """
 
@@ -26,9 +26,15 @@ Batch = dict[str, Tensor]
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
-    """Rows of unequal length as ids (B, T), padded at the end, and which of them are real, (B, T)."""
+    """Rows of unequal length as ids (B, T), padded at the end, and a mask (B, T), True where a token is real.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    if not len(rows):
+        raise ValueError("no rows: give at least one")
     length = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows])
+    ids = torch.tensor([[*row, *[pad_id] * (length - len(row))] for row in rows], dtype=torch.long)
     return ids, torch.arange(length) < torch.tensor([[len(row)] for row in rows])
 
 

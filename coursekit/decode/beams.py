@@ -1,6 +1,6 @@
 """Beam search, whatever the model: the best of K sequences that grow side by side.
 
-Legend: B batch, K beams, V vocabulary size.
+Legend: B batch, K beams, V vocabulary size, T symbols written, N candidates: K that may go on, and those that may end.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,20 +54,20 @@ def search(
 
     last = torch.tensor(ends, dtype=torch.long, device=first.device)
     each = torch.arange(B, device=first.device)
-    alive = last.new_empty((B, K, 0))
-    log_p = first.new_full((B, K), -torch.inf, dtype=torch.float32)
+    alive = last.new_empty((B, K, 0))  # the unfinished sequences, (B, K, T)
+    log_p = first.new_full((B, K), -torch.inf, dtype=torch.float32)  # theirs
     log_p[:, 0] = 0  # the K beams begin equal: only the first of them counts
     best = last.new_full((B, max_length), pad_id)  # the best finished sequence
     worth, written = log_p.new_full((B,), -torch.inf), last.new_zeros(B)  # its score and its number of symbols
     logits = first.repeat_interleave(K, dim=0)  # (B K, V)
     for length in range(1, max_length + 1):
-        likely = logits.float().log_softmax(dim=-1).view(B, K, V)
+        likely = logits.float().log_softmax(dim=-1).view(B, K, V)  # (B K, V) -> (B, K, V)
         # at most K x (number of ends) of all candidates end, so that K are left to go on
-        candidates, index = (log_p[:, :, None] + likely).flatten(1).topk(min(K + K * len(last), K * V))
-        parent, symbol = index // V, index % V  # (B, candidates)
-        ended = torch.isin(symbol, last)
-        old = alive.gather(1, parent[:, :, None].expand(-1, -1, length - 1))
-        grown = torch.cat([old, symbol[:, :, None]], dim=2)
+        candidates, index = (log_p[:, :, None] + likely).flatten(1).topk(min(K + K * len(last), K * V))  # (B, N) each
+        parent, symbol = index // V, index % V  # which beam goes on with which symbol, (B, N) each
+        ended = torch.isin(symbol, last)  # (B, N)
+        old = alive.gather(1, parent[:, :, None].expand(-1, -1, length - 1))  # (B, K, T - 1) -> (B, N, T - 1)
+        grown = torch.cat([old, symbol[:, :, None]], dim=2)  # (B, N, T)
 
         finished = ended if length < max_length else torch.ones_like(ended)
         value, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
@@ -77,11 +77,11 @@ def search(
         if length == max_length:
             break
 
-        log_p, chosen = candidates.masked_fill(ended, -torch.inf).topk(K)
+        log_p, chosen = candidates.masked_fill(ended, -torch.inf).topk(K)  # (B, K) each
         # log P only falls, and no length divides it by more than the longest
         if (worth >= log_p.max(dim=1).values / penalty(max_length)).all():
             break
-        alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))
+        alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))  # (B, N, T) -> (B, K, T)
         reorder((each[:, None] * K + parent.gather(1, chosen)).flatten())  # (B K,)
-        logits = step(alive[:, :, -1].reshape(B * K, 1))
+        logits = step(alive[:, :, -1].reshape(B * K, 1))  # (B K, 1) -> (B K, V)
     return best[:, : int(written.max())], worth

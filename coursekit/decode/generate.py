@@ -59,8 +59,8 @@ def stream(
     mask: Tensor | None = None,
     max_new: int = 100,
     temperature: float = 1.0,
-    k: int | None = None,
-    p: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
     repetition_penalty: float = 1.0,
     stop: Sequence[int] = (),
     generator: torch.Generator | None = None,
@@ -75,7 +75,7 @@ def stream(
         ids: prompts (B, T).
         mask: (B, T), True where a token is real, for prompts of unequal length; padding may stand on either side.
         temperature: 0 takes the most likely token each time, 1 draws from the model's own probabilities.
-        k, p: draw from the k most likely tokens only, from the nucleus of ``p`` only.
+        top_k, top_p: draw from so many of the most likely tokens only, from the nucleus of so much probability only.
         repetition_penalty: see ``penalise_repetition``; 1 for none.
         stop: tokens that end a text. Behind the end the same token is yielded again.
         generator: what is drawn from; on the model's device.
@@ -94,7 +94,7 @@ def stream(
         logits = next_logits(model, inputs, mask, caches)
         if repetition_penalty != 1:
             logits = penalise_repetition(logits, written, repetition_penalty, mask)
-        token = torch.where(ended, token, next_token(logits, temperature, k, p, generator))
+        token = torch.where(ended, token, next_token(logits, temperature, top_k, top_p, generator))
         yield token
         if len(stops):
             ended = ended | torch.isin(token, stops)

@@ -12,6 +12,7 @@ from torch import Tensor
 from coursekit.decode.generate import generate, left_padded
 from coursekit.models.gpt import GPT
 from coursekit.nn.log_probs import token_log_probs
+from coursekit.nn.modes import evaluating
 
 
 class Rollout(NamedTuple):
@@ -58,17 +59,15 @@ def rollout(
         raise ValueError(
             f"temperature={temperature}: must be above 0, at 0 nothing is drawn and nothing can be learned"
         )
-    training = model.training
-    model.eval()
     ids, mask = left_padded(ids, mask)
-    written = generate(model, ids, mask, max_new, temperature=temperature, stop=[end_id], generator=generator)
-    before = (written == end_id).int().cumsum(dim=1) - (written == end_id).int()  # ends that stand before a token
-    answer = torch.cat([torch.zeros_like(ids, dtype=torch.bool), before == 0], dim=1)
-    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
-    ids, mask = torch.cat([ids, written], dim=1), torch.cat([real, before == 0], dim=1)
-    log_probs = token_log_probs(model(ids, mask), ids, temperature)
-    model.train(training)
-    return Rollout(ids, mask, answer, log_probs)
+    with evaluating(model):
+        written = generate(model, ids, mask, max_new, temperature=temperature, stop=[end_id], generator=generator)
+        ends = (written == end_id).int()  # (B, N)
+        said = ends.cumsum(dim=1) == ends  # no end before it: (B, N)
+        answer = torch.cat([torch.zeros_like(ids, dtype=torch.bool), said], dim=1)  # (B, T)
+        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        ids, mask = torch.cat([ids, written], dim=1), torch.cat([real, said], dim=1)  # (B, T)
+        return Rollout(ids, mask, answer, token_log_probs(model(ids, mask), ids, temperature))
 
 
 def best_of_n(answers: Sequence[str], score: Callable[[str], float]) -> str:

@@ -41,21 +41,21 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
         (B, T) with ``eos_id`` at the end of each sequence that ended, and ``pad_id`` behind it.
 
     Raises:
-        ValueError: there is no source, one has no real symbol, or ``max_length`` is more than the model's.
+        ValueError: there is no source, one has no real token, or ``max_length`` is more than the model's.
     """
     c, most = model.config, longest(model, source, max_length)
     memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
-    symbol = source.new_full((len(source), 1), c.bos_id)
+    symbol = source.new_full((len(source), 1), c.bos_id)  # (B, 1)
     ended = torch.zeros_like(symbol, dtype=torch.bool)
     found = []
     for _ in range(most):
-        logits = next_logits(model, symbol, memory, source_mask, caches)
-        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)
+        logits = next_logits(model, symbol, memory, source_mask, caches)  # (B, V)
+        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)  # (B, 1)
         found.append(symbol)
         ended = ended | (symbol == c.eos_id)
         if ended.all():
             break
-    return torch.cat(found, dim=1)
+    return torch.cat(found, dim=1)  # T x (B, 1) -> (B, T)
 
 
 @torch.inference_mode()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.evaluate.vision import precise
+from coursekit.nn.modes import evaluating
 
 CHUNK = 1024  # queries at a time, so that memory grows with the images searched alone
 
@@ -23,11 +24,9 @@ def extract(
 
     ``read`` is the method that gives it, such as ``model.features``; by default the model is called.
     """
-    where, training = next(model.parameters()).device, model.training
-    model.eval()
-    found = torch.cat([(read or model)(part.to(where)).cpu() for part in images.split(batch_size)])
-    model.train(training)
-    return found
+    where = next(model.parameters()).device
+    with evaluating(model):
+        return torch.cat([(read or model)(part.to(where)).cpu() for part in images.split(batch_size)])
 
 
 def neighbours(features: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:

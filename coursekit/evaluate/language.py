@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from coursekit.models.gpt import GPT
+from coursekit.nn.modes import evaluating
 
 
 class LanguageModel(Protocol):
@@ -88,8 +89,7 @@ class SlidingWindow:
     @torch.inference_mode()
     def log_probabilities(self, documents: Sequence[Sequence[int]], batch_size: int = 16) -> list[np.ndarray]:
         """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each."""
-        training, where = self.model.training, self.model.tokens.weight.device
-        self.model.eval()
+        where = self.model.tokens.weight.device
         rows = [torch.tensor([self.end_id, *document, self.end_id]) for document in documents]
         # where each window begins: one for the first ``width`` targets, one for each ``stride`` more
         windows = [
@@ -103,21 +103,20 @@ class SlidingWindow:
             chosen = windows[first : first + batch_size]
             parts = [rows[i][start : start + self.width + 1] for i, start in chosen]
             ids = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=self.end_id).to(where)
-            logits = self.model(ids[:, :-1]).float().transpose(1, 2)  # (B, V, T)
+            with evaluating(self.model):
+                logits = self.model(ids[:, :-1]).float().transpose(1, 2)  # (B, V, T)
             log_p = -F.cross_entropy(logits, ids[:, 1:], reduction="none").double().cpu().numpy()
             for (i, start), part, row in zip(chosen, parts, log_p):
                 old = self.width - self.stride if start else 0
                 found[i][start + old : start + len(part) - 1] = row[old : len(part) - 1]
-        self.model.train(training)
         return found
 
     @torch.inference_mode()
     def next_probabilities(self, ids: Sequence[int]) -> np.ndarray:
         """p of all tokens after ``ids``, a document's beginning (empty at its start): (V,)."""
-        training, where = self.model.training, self.model.tokens.weight.device
-        self.model.eval()
-        logits = self.model(torch.tensor([[self.end_id, *ids][-self.width :]], device=where))[0, -1]
-        self.model.train(training)
+        where = self.model.tokens.weight.device
+        with evaluating(self.model):
+            logits = self.model(torch.tensor([[self.end_id, *ids][-self.width :]], device=where))[0, -1]
         return logits.double().softmax(dim=-1).cpu().numpy()
 
 

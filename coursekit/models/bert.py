@@ -19,9 +19,10 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import can_sync, check_dropout, check_heads, check_ids, check_real, check_sizes
+from coursekit.nn.checks import can_sync, check_all, check_dropout, check_heads, check_sizes, check_text
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
+from coursekit.nn.modes import evaluating
 from coursekit.nn.positions import LearnedPositions, positions_of
 
 EPS = 1e-12  # of every layer norm
@@ -118,13 +119,17 @@ class Bert(Pretrained):
             segments: (B, T), 0 up to the first ``[SEP]`` and 1 after it; None for 0 everywhere.
 
         Raises:
-            ValueError: a text has no real token, or more than ``max_length``; or ``ids`` are not (B, T), no whole
-                numbers, or none of the vocabulary's.
+            ValueError: a text has no real token, or more than ``max_length``; ``ids`` are not (B, T), no whole
+                numbers, or none of the vocabulary's; or ``mask`` or ``segments`` have another shape, or ``segments``
+                other numbers than 0 and 1.
         """
-        check_ids(ids, self.config.vocab_size)
-        if mask is not None:
-            check_real(mask)
-        x = self.tokens(ids) + self.segments(torch.zeros_like(ids) if segments is None else segments)  # (B, T, D)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask)
+        if segments is None:
+            segments = torch.zeros_like(ids)
+        elif segments.shape != ids.shape:
+            raise ValueError(f"segments of shape {tuple(segments.shape)}: must be {tuple(ids.shape)}, as the tokens")
+        check_all((segments == 0) | (segments == 1), "segments must be 0 in the first text and 1 in the second")
+        x = self.tokens(ids) + self.segments(segments)  # (B, T, D)
         x = self.positions(x, 0 if mask is None else positions_of(mask))
         states = [self.dropout(self.norm(x))]
         for block in self.blocks:
@@ -140,7 +145,7 @@ class Bert(Pretrained):
         if self.pooler is None:
             raise ValueError("this Bert has no pooler: load one that was saved with it, or pool its states yourself")
         first = hidden[:, 0]
-        if mask is not None:  # padding may stand before it
+        if mask is not None:  # padding may come before it
             first = hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.int().argmax(dim=1)]
         return torch.tanh(self.pooler(first))
 
@@ -148,7 +153,7 @@ class Bert(Pretrained):
     def features(
         self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None, of: str = "concat_last_four"
     ) -> Tensor:
-        """What a frozen model says of each token: no gradient, no dropout, whatever mode it is in.
+        """The features of each token from a frozen model: without gradient or dropout, in whatever mode it is.
 
         Args:
             of: ``"last"``, ``"sum_last_four"``, (B, T, D) both, or ``"concat_last_four"``, (B, T, 4 D): of the blocks.
@@ -159,10 +164,8 @@ class Bert(Pretrained):
             raise ValueError(f"of={of!r}: must be one of {', '.join(map(repr, FEATURES))}")
         if of != "last" and len(self.blocks) < 4:
             raise ValueError(f"of={of!r}: a Bert of {len(self.blocks)} blocks has no last four; use of='last'")
-        training = self.training
-        states = self.eval().hidden_states(ids, mask, segments)
-        self.train(training)
-        return FEATURES[of](states)
+        with evaluating(self):
+            return FEATURES[of](self.hidden_states(ids, mask, segments))
 
 
 FEATURES: dict[str, Callable[[list[Tensor]], Tensor]] = {
@@ -214,7 +217,7 @@ class BertForPreTraining(Pretrained):
         hidden = self.bert(ids, mask, segments)
         follows = self.next_sentence(self.bert.pool(hidden, mask))
         if where is not None and where.dtype == torch.bool:
-            hidden = hidden[where]
+            hidden = hidden[where]  # (N, D)
         elif where is not None:
             hidden = hidden.gather(1, where.clamp(min=0)[..., None].expand(-1, -1, hidden.shape[-1]))  # (B, P, D)
         return self.guess(hidden), follows
@@ -231,12 +234,14 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
     """
     masked, target = batch["masked"], batch["target"]
     if can_sync(masked):
-        where, target = masked, target[masked]
+        where, target = masked, target[masked]  # (B, T), (N,)
     else:
         where = batch["places"]
-        target = target.gather(1, where.clamp(min=0)).masked_fill(where < 0, -100)  # which cross_entropy leaves out
+        target = target.gather(1, where.clamp(min=0))  # (B, T) -> (B, P)
+        target = target.masked_fill(where < 0, -100)  # which cross_entropy leaves out
     words, follows = model(batch["ids"], batch["mask"], batch.get("segments"), where)  # (N, V) or (B, P, V), (B, 2)
-    loss = F.cross_entropy(words.float().flatten(0, -2), target.flatten(), reduction="sum")
+    words = words.float().flatten(0, -2)  # (N, V) or (B P, V)
+    loss = F.cross_entropy(words, target.flatten(), reduction="sum")
     count = masked.sum()
     if "labels" in batch:
         loss = loss + count * F.cross_entropy(follows.float(), batch["labels"])

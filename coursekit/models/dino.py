@@ -12,7 +12,7 @@ two functions of logits, then student and teacher with what happens in each step
     Training(model, dino_loss, data, optimizer, config.steps, **options)
 
 Call chain: ``DINO.forward`` -> ``Network`` of the student and of the teacher -> ``ViT`` in ``models/vit.py``, whose
-call chain is told there, then ``ProjectionHead``.
+call chain is given there, then ``ProjectionHead``.
 
 Legend: B batch, V views of an image (the G = 2 global ones first), C channels, D = d_model, K outputs.
 """
@@ -29,6 +29,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.modes import evaluating
 from coursekit.nn.precision import full_precision
 
 STD = 0.02  # of the head's weights at first; not in the paper, but in its program
@@ -142,7 +143,7 @@ class Network(nn.Module):
 
 
 def sharpen(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
-    """What the teacher says, centred and sharpened: ``P_t = softmax((logits - centre) / tau_t)``.
+    """The teacher's output, centred and sharpened: ``P_t = softmax((logits - centre) / tau_t)``.
 
     Centring keeps one output from winning everywhere, and pushes towards all being equal; a low temperature does the
     opposite. Together they avoid both.
@@ -192,7 +193,7 @@ def check_views(batch: dict[str, Tensor]) -> None:
 
 
 class DINO(nn.Module):
-    """A student that learns to say of any view of an image what its teacher says of another; no labels.
+    """A student learns, without labels, to predict from one view of an image its teacher's output for another view.
 
     The teacher is a slow average of the student and gets no gradient. ``dino_loss`` is the objective for ``Training``
     and keeps the teacher's logits; ``update_teacher``, its ``after_update``, then moves teacher and centre. Centre,
@@ -275,20 +276,18 @@ class DINO(nn.Module):
 
     @torch.no_grad()
     def diagnose(self, batch: dict[str, Tensor]) -> dict[str, float]:
-        """Whether it collapses, which the loss does not tell; in nats, without dropping anything.
+        """Measure whether the model collapses, which the loss does not show; in nats, in eval mode.
 
         Returns:
-            ``entropy``: of what the teacher says of one view, on the average: ln K where it says nothing (uniform
-            collapse). ``entropy_of_mean``: of what it says on the average; 0 where one output wins for all images
-            (then ``entropy`` is 0 too). ``kl``: from the student's to the teacher's view, the loss less ``entropy``;
-            0 where there is nothing left to learn, as in either collapse. ``centre``: its length.
+            ``entropy``: the mean entropy of the teacher's output for one view; ln K if all outputs are always equal
+            (uniform collapse). ``entropy_of_mean``: the entropy of its mean output; 0 if one output wins for all images
+            (then ``entropy`` is 0 too). ``kl``: the loss minus ``entropy``, the divergence of student and teacher; 0
+            if there is nothing left to learn, as in either collapse. ``centre``: the length of the centre.
 
         Source: section 5.3, "Avoiding collapse", figure 7 (entropy and KL).
         """
-        training = self.training
-        self.eval()
-        student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
-        self.train(training)
+        with evaluating(self):
+            student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
         targets = sharpen(teacher, self.centre, self.temperature)
         entropy = torch.special.entr(targets).sum(dim=-1).mean()
         of_mean = torch.special.entr(targets.mean(dim=(0, 1))).sum()
@@ -300,7 +299,8 @@ class DINO(nn.Module):
 def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
 
-    In training it keeps the teacher's logits for ``DINO.update_teacher``; the centre that it uses is that of before.
+    In train mode it keeps the teacher's logits for ``DINO.update_teacher``, and uses the centre of before. So give
+    ``Training`` that method as ``after_update``: without it the teacher would never move, and no error would say so.
     """
     student, teacher = model(batch)
     targets = sharpen(teacher, model.centre, model.temperature)

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from coursekit.models.reward import check_pairs
 from coursekit.nn.log_probs import answer_log_probs
+from coursekit.nn.modes import evaluating
 
 LOSSES = ("dpo", "ipo")
 SIDES = ("chosen", "rejected")
@@ -83,9 +84,8 @@ def with_reference(reference: nn.Module, batch: dict[str, Tensor]) -> dict[str, 
 
     They never change, so that they are computed once, before the training, and not in each of its steps.
     """
-    training = reference.training
-    found = pair_log_probs(reference.eval(), batch)
-    reference.train(training)
+    with evaluating(reference):
+        found = pair_log_probs(reference, batch)
     return batch | {f"{side}_reference": one for side, one in zip(SIDES, found)}
 
 

@@ -25,12 +25,12 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_mask, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
 
 EPS = 1e-5  # of every layer norm, in the programs
-STD = 0.02  # of weights at first (GPT, section 4.1)
+STD = 0.02  # of weights when they are drawn (GPT, section 4.1)
 POSITIONS_STD = 0.01  # of GPT-2's positions at first, in its program
 
 
@@ -145,9 +145,9 @@ class GPT(Pretrained):
                     nn.init.normal_(layer.weight, std=STD / sqrt(2 * self.config.n_layers))
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
-        """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
         start = caches[0].length if caches else 0
-        check_mask(ids, mask, start, self.config.vocab_size, self.config.max_length)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
         checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()
@@ -162,8 +162,8 @@ class GPT(Pretrained):
         Args:
             mask: the attention mask, (B, S), True where a token is real; None where all are. Padding may stand on
                 either side and changes nothing for the real tokens.
-            caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
-                tokens too, S = T + their number. For decoding, without gradients.
+            caches: one for each block, from ``new_caches``. ``ids`` then continue the tokens in the caches, and
+                ``mask`` covers those too: S = T + their number. For decoding, without gradients.
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
@@ -172,7 +172,7 @@ class GPT(Pretrained):
         return self.logits(self.hidden(ids, mask, caches))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What the output layer makes of ``hidden``, (..., D) -> (..., V)."""
+        """Apply the output layer to hidden states: (..., D) -> (..., V)."""
         return F.linear(hidden, self.tokens.weight)
 
     def new_caches(self, max_length: int) -> list[Cache]:
@@ -184,8 +184,9 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     """The objective for ``Training``: ``- sum over t of ln p(u_t | u_1 … u_{t-1})`` (nats), and how many terms it has.
 
     A batch holds ``ids`` (B, T). It may hold ``mask`` (B, T), True where a token is real, and ``loss_mask`` (B, T),
-    True at the tokens that are to be learned: False at those of a prompt, which the model then only reads. The first
-    token of a text is in no term, since nothing stands before it; so ``max_length + 1`` tokens still fit.
+    True at the tokens that are to be learned; False, for example, at those of a prompt, which the model then only
+    reads. The first token of a text is never predicted, since no token comes before it; so ``max_length + 1`` tokens
+    still fit.
 
     Raises:
         ValueError: ``ids`` are not (B, T), or no whole numbers; or ``loss_mask`` has another shape, or is not boolean.
@@ -200,9 +201,10 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
         raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
     counts = counts[:, 1:]  # (B, T - 1)
     if mask is not None:
-        counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what the model says at padding
+        counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what is predicted at padding
         mask = mask[:, :-1]
         mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
     logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
-    target = ids[:, 1:].masked_fill(~counts, -100)  # the number that cross_entropy leaves out
-    return F.cross_entropy(logits.float().flatten(0, 1), target.flatten(), reduction="sum"), counts.sum()
+    target = ids[:, 1:].masked_fill(~counts, -100)  # (B, T - 1); -100 is the number that cross_entropy leaves out
+    logits = logits.float().flatten(0, 1)  # (B, T - 1, V) -> (B (T - 1), V)
+    return F.cross_entropy(logits, target.flatten(), reduction="sum"), counts.sum()

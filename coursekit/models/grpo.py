@@ -2,8 +2,8 @@
 
 Read it top to bottom: the advantages within a group, the objective.
 
-Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/log_probs.py``, ``clipped_losses`` in
-``models/ppo.py`` and ``k3`` in ``nn/kl.py``.
+Call chain: ``answer_losses`` in ``models/ppo.py`` -> the model (``models/gpt.py``), ``token_log_probs`` in
+``nn/log_probs.py``, ``clipped_losses`` in ``models/ppo.py``; then ``k3`` in ``nn/kl.py``.
 
 Legend: P prompts, G answers to each, B = P G, T tokens of prompt and answer.
 
@@ -16,9 +16,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from coursekit.models.ppo import clipped_losses
+from coursekit.models.ppo import answer_losses, check_clip
 from coursekit.nn.kl import k3
-from coursekit.nn.log_probs import token_log_probs
 
 
 def group_advantages(rewards: Tensor) -> Tensor:
@@ -62,10 +61,10 @@ def grpo_objective(
     """
     if not beta >= 0:
         raise ValueError(f"beta={beta}: must be at least 0")
+    check_clip(clip)
 
     def grpo_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        log_probs = token_log_probs(model(batch["ids"], batch["mask"]), batch["ids"], temperature)
-        losses, counted = clipped_losses(log_probs, batch["old"], batch["advantages"], clip), batch["answer"][:, 1:]
+        log_probs, losses, counted = answer_losses(model, batch, clip, temperature)
         if beta:
             losses = losses + beta * k3(log_probs - batch["reference"])
         total = losses.masked_fill(~counted, 0.0).sum(dim=1)  # (B,)

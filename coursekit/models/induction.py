@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.nn.attention import MultiHeadAttention
-from coursekit.nn.checks import check_heads, check_sizes
+from coursekit.nn.checks import check_heads, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions
 
@@ -67,10 +67,9 @@ class AttentionOnly(nn.Module):
         """Logits (B, T, V) of the token after each of ``ids`` (B, T); ``mask`` (B, T) is True where one is real.
 
         Raises:
-            ValueError: there are more tokens than ``max_length``.
+            ValueError: as ``GPT.forward``.
         """
-        if ids.shape[1] > self.config.max_length:
-            raise ValueError(f"{ids.shape[1]} positions: the model was built for max_length={self.config.max_length}")
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask)
         real = None if mask is None else padding_mask(mask)
         x = self.positions(self.tokens(ids))  # (B, T, D)
         for norm, attention in zip(self.norms, self.attention):

@@ -26,13 +26,13 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_mask, check_sizes
+from coursekit.nn.checks import check_dropout, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
 from coursekit.nn.rotary import RotaryScaling, rotary_angles, rotary_frequencies, rotate
 
-STD = 0.02  # of weights at first
+STD = 0.02  # of weights when they are drawn
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ class Llama(Pretrained):
                 nn.init.zeros_(parameter)
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
-        """What the model knows at each place, (B, T, D): arguments and errors as for ``forward``."""
+        """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
         start = caches[0].length if caches else 0
-        check_mask(ids, mask, start, self.config.vocab_size, self.config.max_length)
+        check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         if mask is None:
             position_ids = torch.arange(start, start + ids.shape[1], device=ids.device)  # (T,)
         else:
@@ -176,8 +176,8 @@ class Llama(Pretrained):
         Args:
             mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
                 nothing for the real tokens.
-            caches: of each block, from ``new_caches``: ``ids`` go on from what they hold, and ``mask`` tells of those
-                tokens too, S = T + their number. For decoding, without gradients.
+            caches: one for each block, from ``new_caches``. ``ids`` then continue the tokens in the caches, and
+                ``mask`` covers those too: S = T + their number. For decoding, without gradients.
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
@@ -186,7 +186,7 @@ class Llama(Pretrained):
         return self.logits(self.hidden(ids, mask, caches))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """What the output layer makes of ``hidden``, (..., D) -> (..., V)."""
+        """Apply the output layer to hidden states: (..., D) -> (..., V)."""
         return F.linear(hidden, self.tokens.weight) if self.output is None else self.output(hidden)
 
     def new_caches(self, max_length: int) -> list[Cache]:

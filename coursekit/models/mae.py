@@ -38,7 +38,7 @@ def sinusoidal_2d(side: int, d_model: int) -> Tensor:
     if d_model % 4:
         raise ValueError(f"d_model={d_model}: must be a multiple of 4, sines and cosines of rows and of columns")
     one = sinusoidal(side, d_model // 2)  # (side, D / 2)
-    cells = torch.cat([one.repeat_interleave(side, dim=0), one.repeat(side, 1)], dim=1)  # row by row
+    cells = torch.cat([one.repeat_interleave(side, dim=0), one.repeat(side, 1)], dim=1)  # row by row: (side^2, D)
     return torch.cat([torch.zeros(1, d_model), cells])
 
 
@@ -64,13 +64,13 @@ def unshuffle(tokens: Tensor, order: Tensor) -> Tensor:
 def normalised_patches(images: Tensor, size: int) -> Tensor:
     """Patches of ``size`` x ``size`` pixels, each minus its mean, divided by its standard deviation: (B, N, C P^2).
 
-    What is left says how a patch looks, but neither how bright nor how rich in contrast it is. Mean and deviation are
+    What is left shows the pattern of a patch, but neither its brightness nor its contrast. Mean and deviation are
     taken over all channels together, so hue is left too: a patch of one grey gives zeros, a patch of one red does not.
     (Section 3, "Reconstruction target"; 1e-6 in the variance and its divisor of C P^2 - 1 are those of the authors'
     program.)
     """
-    patches = patchify(images, size)
-    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+    patches = patchify(images, size)  # (B, N, C P^2)
+    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
     return (patches - mean) / (variance + 1e-6).sqrt()
 
 
@@ -196,15 +196,15 @@ class MAE(nn.Module):
 
     @torch.no_grad()
     def reconstruct(self, images: Tensor, order: Tensor) -> Tensor:
-        """The images with their hidden patches filled in, for the eye: (B, C, height, width).
+        """The images with their hidden patches filled in, to be looked at: (B, C, height, width).
 
-        The model does not say how bright a patch is, and how rich in contrast; both are taken from the hidden patch.
+        The model predicts neither the brightness nor the contrast of a patch; both are taken from the hidden patch.
         """
-        size, guessed = self.config.vit.patch_size, self(images, order)
-        patches = patchify(images, size)
-        variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+        size, guessed = self.config.vit.patch_size, self(images, order)  # guessed: (B, N, C P^2)
+        patches = patchify(images, size)  # (B, N, C P^2)
+        variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
         guessed = guessed * (variance + 1e-6).sqrt() + mean
-        hidden = self.hidden_patches(order)[..., None]
+        hidden = self.hidden_patches(order)[..., None]  # (B, N, 1)
         return unpatchify(torch.where(hidden, guessed, patches), size)
 
 
@@ -216,7 +216,7 @@ def mae_loss(model: MAE, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     ``order`` (B, N) of their patches.
     """
     images, order = batch["images"], batch["order"]
-    wanted = normalised_patches(images, model.config.vit.patch_size)
+    wanted = normalised_patches(images, model.config.vit.patch_size)  # (B, N, C P^2)
     errors = (model(images, order).float() - wanted).square().mean(dim=-1)  # (B, N)
-    hidden = model.hidden_patches(order)
+    hidden = model.hidden_patches(order)  # (B, N)
     return (errors * hidden).sum(), hidden.sum()

@@ -22,9 +22,9 @@ Documents = Sequence[Sequence[int]]
 
 
 def windows(documents: Documents, n: int, end_id: int) -> np.ndarray:
-    """Each token of each document and the end behind it, with the n - 1 tokens before it: (N, n), int64.
+    """Each token of each document and the end after it, with the n - 1 tokens before it: (N, n), int64.
 
-    Before a document's first token stands ``end_id``, n - 1 times; so no window reaches into another document.
+    Before a document's first token comes ``end_id``, n - 1 times; so no window reaches into another document.
     """
     padded = [np.array([*[end_id] * (n - 1), *document, end_id], dtype=np.int64) for document in documents]
     if not padded:
@@ -173,7 +173,7 @@ class NGram:
         return self.probabilities([*[self.end_id] * (self.n - 1), *ids])
 
     def log_probabilities(self, documents: Documents) -> list[np.ndarray]:
-        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each.
+        """ln p of every token of each document and of the end after it: an array of ``len(document) + 1`` each.
 
         An n-gram that the model thinks impossible has minus infinity.
         """

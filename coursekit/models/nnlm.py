@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents, windows
-from coursekit.nn.checks import check_sizes, check_token
+from coursekit.nn.checks import check_ids, check_sizes, check_token
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,14 @@ class NNLM(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.1)  # with torch's 1, chance would decide who is near whom
 
     def forward(self, context: Tensor) -> Tensor:
-        """Logits (B, V) of the token after each context (B, n - 1)."""
+        """Logits (B, V) of the token after each context (B, n - 1).
+
+        Raises:
+            ValueError: ``context`` is not (B, n - 1), no whole numbers, or none of the vocabulary's.
+        """
+        check_ids(context, self.config.vocab_size, "context")
+        if context.shape[1] != self.config.n - 1:
+            raise ValueError(f"context of {context.shape[1]} tokens: must have n - 1 = {self.config.n - 1}")
         x = self.embedding(context).flatten(1)  # (B, n - 1, m) -> (B, (n - 1) m)
         y = self.U(torch.tanh(self.H(x)))
         return y if self.W is None else y + self.W(x)
@@ -82,7 +89,7 @@ class NNLM(nn.Module):
 
     @torch.no_grad()
     def log_probabilities(self, documents: Documents) -> list[np.ndarray]:
-        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each."""
+        """ln p of every token of each document and of the end after it: an array of ``len(document) + 1`` each."""
         samples = context_windows(documents, self.config)
         log_p = [np.empty(0)]
         for context, target in zip(samples["context"].split(1024), samples["target"].split(1024)):
@@ -93,9 +100,9 @@ class NNLM(nn.Module):
 
 
 def context_windows(documents: Documents, config: NNLMConfig) -> dict[str, Tensor]:
-    """``context`` (N, n - 1) and ``target`` (N,) of every token of the documents and the end behind each.
+    """``context`` (N, n - 1) and ``target`` (N,) of every token of the documents and of the end after each.
 
-    Before a document's first token stands ``end_id``, n - 1 times; no context reaches into another document. Train
+    Before a document's first token comes ``end_id``, n - 1 times; no context reaches into another document. Train
     on ``Shuffled(context_windows(...), batch_size)``.
     """
     found = torch.from_numpy(windows(documents, config.n, config.end_id))

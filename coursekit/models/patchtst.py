@@ -26,7 +26,7 @@ from coursekit.nn.revin import denormalise, normalise
 def cut_patches(x: Tensor, size: int, stride: int) -> Tensor:
     """Patches of ``size`` numbers, each ``stride`` after the one before, the last at the end: (..., L) -> (..., N, P).
 
-    ``N = (L - P) // stride + 1``; what is left over stands at the beginning, and is not read.
+    ``N = (L - P) // stride + 1``; numbers left over at the beginning are not read.
 
     Raises:
         ValueError: a patch is longer than the series.
@@ -75,7 +75,7 @@ class PatchEncoder(nn.Module):
     """Each channel's patches, read as words are, by the same weights for all channels: they know nothing of each other.
 
     ``z_0 = x_p W + b + E_pos``, ``z_l = block(z_{l-1})``, x_p the patches of the normalised window (sections 3.1, 3.2).
-    The blocks have their layer norms in front, and none follows the last block; the paper has batch norms behind.
+    The blocks are pre-norm with layer norms, none after the last block; the paper's are post-norm with batch norms.
     """
 
     def __init__(self, config: PatchTSTConfig):
@@ -96,14 +96,14 @@ class PatchEncoder(nn.Module):
         x = self.dropout(self.positions(self.embedding(patches.flatten(0, 1))))  # (B C, N, P) -> (B C, N, D)
         for block in self.blocks:
             x = block(x)
-        return x.unflatten(0, (B, C))
+        return x.unflatten(0, (B, C))  # (B C, N, D) -> (B, C, N, D)
 
 
 class PatchForecaster(nn.Module):
     """PatchTST: patches, an encoder, and one linear layer from all its vectors to the horizon.
 
-    The window is normalised before and the forecast brought back: its level and size mean nothing to the model, which
-    learns what a series does from where it stands.
+    The window is normalised first, and the forecast brought back to its level and scale, which the model never sees:
+    it learns how a series changes, relative to where it is.
 
     Args:
         config: of the encoder.
@@ -129,16 +129,16 @@ class PatchForecaster(nn.Module):
         x, mean, std = normalise(history)
         y = self.head(self.encoder(x).flatten(2))  # (B, C, N, D) -> (B, C, N D) -> (B, C, H Q)
         if not self.quantiles:
-            return denormalise(y.transpose(1, 2), mean, std)
-        y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, H, C, Q)
+            return denormalise(y.transpose(1, 2), mean, std)  # (B, C, H) -> (B, H, C)
+        y = y.unflatten(2, (self.horizon, -1)).transpose(1, 2)  # (B, C, H Q) -> (B, C, H, Q) -> (B, H, C, Q)
         return denormalise(y.sort(dim=-1).values, mean[..., None], std[..., None])
 
 
 class SeriesClassifier(nn.Module):
     """The mean of each channel's vectors, one after the other, and a linear layer: what kind of series is it?
 
-    A window is read as it comes: how large its swings are may be just what tells the class, and ``normalise`` would
-    take that away. Scale it as a whole, with ``coursekit.data.series.fit_scale``.
+    A window is read without ``normalise``, which would remove how large its swings are: that may be just what
+    distinguishes the classes. Scale all windows alike, with ``coursekit.data.series.fit_scale``.
 
     Args:
         config: of the encoder.

@@ -3,7 +3,8 @@
 Read it top to bottom: what an answer is worth, how much better than expected that is, the loss of its tokens, the
 objective.
 
-Call chain: the model (``models/gpt.py``), ``token_log_probs`` in ``nn/log_probs.py``, then ``clipped_losses``.
+Call chain: ``answer_losses`` -> the model (``models/gpt.py``), ``token_log_probs`` in ``nn/log_probs.py``, then
+``clipped_losses``.
 
 Legend: B answers, T tokens of prompt and answer.
 
@@ -17,14 +18,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from coursekit.nn.log_probs import token_log_probs
+from coursekit.nn.log_probs import check_answer, token_log_probs
 
 
 def penalised(rewards: Tensor, log_probs: Tensor, reference: Tensor, answer: Tensor, beta: float) -> Tensor:
     """``R(x, y) = r(x, y) - beta [ln pi(y) - ln ref(y)]``, (B,).
 
-    In the mean over what pi writes, the bracket is ``KL(pi || ref)``. The penalty is a part of the reward: nothing is
-    learned through it but by the choice of words, so there is no gradient in it.
+    The mean of the bracket over what pi writes is ``KL(pi || ref)``. The penalty is part of the reward, which the
+    policy can change only by what it writes: so no gradient flows through it.
 
     Args:
         rewards: r, (B,), one for each whole answer.
@@ -71,12 +72,31 @@ def clipped_losses(log_probs: Tensor, old: Tensor, advantages: Tensor, clip: flo
 
     Source: Schulman et al. (2017), equation 7.
     """
-    if clip is not None and not 0 < clip < 1:
-        raise ValueError(f"clip={clip}: must lie between 0 and 1, or be None")
+    check_clip(clip)
     ratio, A = (log_probs - old).exp(), advantages[:, None]
     if clip is None:
         return -ratio * A
     return -torch.minimum(ratio * A, ratio.clamp(1 - clip, 1 + clip) * A)
+
+
+def check_clip(clip: float | None) -> None:
+    """Refuse a clip that is no distance from 1 to a ratio above 0."""
+    if clip is not None and not 0 < clip < 1:
+        raise ValueError(f"clip={clip}: must lie between 0 and 1, or be None")
+
+
+def answer_losses(
+    model: nn.Module, batch: dict[str, Tensor], clip: float | None, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each token but the first: ln pi, its ``clipped_losses``, and whether it belongs to an answer; (B, T - 1) each.
+
+    Raises:
+        ValueError: a text of the batch has no answer, or begins with it.
+    """
+    ids, answer = batch["ids"], batch["answer"]
+    check_answer(ids, answer)
+    log_probs = token_log_probs(model(ids, batch["mask"]), ids, temperature)
+    return log_probs, clipped_losses(log_probs, batch["old_log_probs"], batch["advantages"], clip), answer[:, 1:]
 
 
 def ppo_objective(
@@ -85,12 +105,15 @@ def ppo_objective(
     """The objective for ``Training``: the sum of ``clipped_losses`` over the answers' tokens, and how many these are.
 
     A batch holds ``ids`` and ``mask`` (B, T), ``answer`` (B, T), True at what the policy wrote, its end included,
-    ``old`` (B, T - 1), the log-probabilities at which it did, and ``advantages`` (B,).
+    ``old_log_probs`` (B, T - 1), the log-probabilities at which it did, and ``advantages`` (B,).
+
+    Raises:
+        ValueError: see ``clipped_losses``.
     """
+    check_clip(clip)
 
     def ppo_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        log_probs = token_log_probs(model(batch["ids"], batch["mask"]), batch["ids"], temperature)
-        losses, counted = clipped_losses(log_probs, batch["old"], batch["advantages"], clip), batch["answer"][:, 1:]
+        _, losses, counted = answer_losses(model, batch, clip, temperature)
         return losses.masked_fill(~counted, 0.0).sum(), counted.sum()
 
     return ppo_loss

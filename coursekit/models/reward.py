@@ -39,13 +39,16 @@ class RewardModel(nn.Module):
         """The reward of each text, (B,): prompt and answer ``ids`` (B, T).
 
         Args:
-            mask: (B, T), True where a token is real, None where all are. Padding may stand on either side: the reward
+            mask: (B, T), True where a token is real, None where all are. Padding may be on either side: the reward
                 is read at the last real token, never at padding.
         """
         hidden = self.body.hidden(ids, mask)  # (B, T, D)
-        places = torch.arange(ids.shape[1], device=ids.device)
-        last = places.expand_as(ids).masked_fill(~mask, -1).amax(dim=1) if mask is not None else ids.shape[1] - 1
-        return self.head(hidden[torch.arange(len(ids), device=ids.device), last]).squeeze(-1)
+        last = ids.shape[1] - 1
+        if mask is not None:
+            places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)  # (B, T)
+            last = places.masked_fill(~mask, -1).amax(dim=1)  # (B,)
+        x = hidden[torch.arange(len(ids), device=ids.device), last]  # (B, D)
+        return self.head(x).squeeze(-1)  # (B, 1) -> (B,)
 
 
 def preference_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents
-from coursekit.nn.checks import check_dropout, check_sizes, check_token
+from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_token
 from coursekit.nn.losses import real_rows
+from coursekit.nn.modes import evaluating
 
-State = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D)
+RNNState = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D) as PyTorch has them
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
 
@@ -76,12 +77,16 @@ class RNNLM(nn.Module):
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # the logits would be wild otherwise
             self.to_logits.weight = self.embedding.weight
 
-    def forward(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, ids: Tensor, state: RNNState | None = None) -> tuple[Tensor, RNNState]:
         """Logits (B, T, V) of the token after each of ``ids`` (B, T), and the state after the last.
 
         Args:
             state: what was read before ``ids``; None for nothing, a state of zeros.
+
+        Raises:
+            ValueError: ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
         """
+        check_ids(ids, self.config.vocab_size)
         x = self.dropout(self.embedding(ids))  # (B, T, E)
         if state is not None and self.config.cell != "lstm":
             (state,) = state
@@ -91,33 +96,30 @@ class RNNLM(nn.Module):
     @torch.no_grad()
     def next_probabilities(self, ids: Sequence[int]) -> np.ndarray:
         """p of all tokens after ``ids``, a document's beginning (empty at its start): (V,)."""
-        training = self.training
-        self.eval()
-        logits, _ = self(torch.tensor([[self.config.end_id, *ids]], device=self.embedding.weight.device))
-        self.train(training)
+        with evaluating(self):
+            logits, _ = self(torch.tensor([[self.config.end_id, *ids]], device=self.embedding.weight.device))
         return logits[0, -1].double().softmax(dim=-1).cpu().numpy()
 
     @torch.no_grad()
     def log_probabilities(self, documents: Documents, length: int = 64, batch_size: int = 32) -> list[np.ndarray]:
-        """ln p of every token of each document and of the end behind it: an array of ``len(document) + 1`` each.
+        """ln p of every token of each document and of the end after it: an array of ``len(document) + 1`` each.
 
         ``batch_size`` documents of like length are read side by side, ``length`` tokens at a time, the state carried
         on; neither changes the result.
         """
-        training, where = self.training, self.embedding.weight.device
-        self.eval()
+        where = self.embedding.weight.device
         found: list[np.ndarray] = [np.empty(0)] * len(documents)
         order = sorted(range(len(documents)), key=lambda i: len(documents[i]))
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             ids, target, _ = in_rows([documents[i] for i in chosen], self.config.end_id)
             state, log_p = None, []
-            for i, t in zip(ids.to(where).split(length, dim=1), target.to(where).split(length, dim=1)):
-                logits, state = self(i, state)
-                log_p.append(-F.cross_entropy(logits.float().transpose(1, 2), t, reduction="none").double().cpu())
+            with evaluating(self):
+                for i, t in zip(ids.to(where).split(length, dim=1), target.to(where).split(length, dim=1)):
+                    logits, state = self(i, state)
+                    log_p.append(-F.cross_entropy(logits.float().transpose(1, 2), t, reduction="none").double().cpu())
             for i, row in zip(chosen, torch.cat(log_p, dim=1).numpy()):
                 found[i] = row[: len(documents[i]) + 1]  # the rest is padding, which is read last
-        self.train(training)
         return found
 
 
@@ -158,7 +160,7 @@ class Streams:
         self.batch_size, self.length, self.end_id, self.seed = batch_size, length, end_id, seed
         self.drawn = 0  # documents begun so far, over all passes
         self.rows: list[tuple[int, int]] = [(-1, 0)] * batch_size  # document and place in it; -1 for none
-        self.state: State | None = None
+        self.state: RNNState | None = None
         self.order: tuple[int, list[int]] | None = None  # pass number and its order
 
     def next_document(self) -> int:

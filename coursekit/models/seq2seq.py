@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
-from coursekit.nn.checks import check_real, check_sizes, check_token
+from coursekit.nn.checks import check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.sampling import next_token
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
@@ -158,7 +158,7 @@ class LuongDecoder(nn.Module):
         if memory is None:
             return h
         context = self.attention(h, memory)  # (B, T, K)
-        return torch.tanh(self.combine(torch.cat([context, h], dim=-1)))
+        return torch.tanh(self.combine(torch.cat([context, h], dim=-1)))  # (B, T, K + D) -> (B, T, D)
 
     def all_steps(self, inputs: Tensor, memory: Memory | None, state: State) -> Tensor:
         """``h~`` of all steps (B, T, D) for given input symbols (B, T), in one fused call."""
@@ -202,8 +202,9 @@ class BahdanauDecoder(nn.Module):
         """One step: input symbol (B,) and the last state -> the new state and the read-out (B, D)."""
         x = self.embedding(symbol)  # (B, E)
         context = self.attention(state[0][:, None], memory)[:, 0]  # (B, K)
-        state = rnn_step(self.rnn, torch.cat([x, context], dim=-1), state)
-        return state, torch.tanh(self.combine(torch.cat([state[0], context, x], dim=-1)))
+        state = rnn_step(self.rnn, torch.cat([x, context], dim=-1), state)  # (B, E + K) -> (B, D) each
+        read_out = self.combine(torch.cat([state[0], context, x], dim=-1))  # (B, D + K + E) -> (B, D)
+        return state, torch.tanh(read_out)
 
 
 class Seq2Seq(nn.Module):
@@ -234,7 +235,12 @@ class Seq2Seq(nn.Module):
                 model's own most likely one, drawn for each sequence and step (scheduled sampling,
                 arXiv 1506.03099).
             generator: draws those, on the CPU; None draws from torch's global one.
+
+        Raises:
+            ValueError: a source has no real token; ``source`` or ``target`` are not (B, T), no whole numbers, or none
+                of the vocabulary's; ``source_mask`` has another shape; or ``teacher_forcing`` is no probability.
         """
+        check_text(target, self.config.vocab_size, name="target")
         if not 0 <= teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing={teacher_forcing}: a probability lies in 0..1")
         memory, state, h_tilde = self.start(source, source_mask)
@@ -248,7 +254,7 @@ class Seq2Seq(nn.Module):
             symbol = torch.where(forced[:, t], inputs[:, t], own)
             state, h_tilde = self.decoder.step(symbol, memory, state, h_tilde)
             logits.append(self.to_logits(h_tilde))  # (B, V)
-        return torch.stack(logits, dim=1)
+        return torch.stack(logits, dim=1)  # T x (B, V) -> (B, T, V)
 
     @torch.no_grad()
     def generate(
@@ -277,11 +283,11 @@ class Seq2Seq(nn.Module):
         for _ in range(steps):
             state, h_tilde = self.decoder.step(symbols[-1], memory, state, h_tilde)
             symbols.append(next_token(self.to_logits(h_tilde), temperature, generator=generator))  # (B,)
-        return torch.stack(symbols[1:], dim=1)
+        return torch.stack(symbols[1:], dim=1)  # (B, steps)
 
     def start(self, source: Tensor, source_mask: Tensor) -> tuple[Memory | None, State, Tensor]:
         """Encode the source: memory, first decoder state, first ``h~``."""
-        check_real(source_mask, "a source has no real symbol")
+        check_text(source, self.config.vocab_size, mask=source_mask, name="source")
         states, first = self.encoder(source, source_mask)
         return self.decoder.start(states, source_mask, first)
 

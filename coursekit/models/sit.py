@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from coursekit.models.vit import ViT, ViTConfig, unpatchify
 from coursekit.nn.checks import check_sizes
+from coursekit.nn.modes import evaluating
 from coursekit.nn.precision import full_precision
 
 OBJECTIVES = ("reconstruction", "rotation", "contrastive")
@@ -113,7 +114,7 @@ def weigh(losses: Tensor, log_variances: Tensor) -> Tensor:
 
     The larger a loss stays, the less it counts; the logarithm keeps the variances from growing without end. Learned is
     ``s = ln sigma^2``, which may be any number while ``sigma^2 = e^s`` is always above 0, and ``ln(1 + e^s)`` is a
-    softplus. For a loss that stands still, the best variance solves ``sigma^4 = (1 + sigma^2) L / 2``.
+    softplus. For a loss that no longer changes, the best variance solves ``sigma^4 = (1 + sigma^2) L / 2``.
 
     Args:
         losses, log_variances: (n,).
@@ -199,6 +200,7 @@ class SiT(nn.Module):
         alike. What no objective reads is left out, for nothing has taught it to say anything; and the tokens are not
         averaged with the patches, which are so many more.
         """
+        # the patches (B, N, D) -> (B, D); the tokens are (B, D)
         states = [x.mean(dim=1) if x.dim() == 3 else x for x in self.read(images).values()]
         return torch.cat([F.normalize(x, dim=-1) for x in states], dim=1)
 
@@ -212,7 +214,7 @@ class SiT(nn.Module):
         found = self.read(images)
         with full_precision(images.device):  # heads and losses
             found = {name: head(found[name].to(self.log_variances)) for name, head in self.heads.items()}
-        if "reconstruction" in found:
+        if "reconstruction" in found:  # (B, N, C P^2) -> (B, C, height, width)
             found["reconstruction"] = unpatchify(
                 found["reconstruction"], self.config.vit.patch_size, self.vit.grid(images)
             )
@@ -227,17 +229,18 @@ class SiT(nn.Module):
         views = batch["views"]
         if views.dim() != 5 or views.shape[1] != 2:
             raise ValueError(f"views of shape {tuple(views.shape)}: must be (B, 2, C, height, width)")
-        found = self(views.flatten(0, 1))
+        found = self(views.flatten(0, 1))  # (B, 2, C, height, width) -> (2 B, C, height, width)
         losses = {}
         if "reconstruction" in found:
             clean, masks = batch["clean"].flatten(0, 1), batch["masks"].flatten(0, 1)
             losses["reconstruction"] = reconstruction_losses(found["reconstruction"], clean, masks)
         if "rotation" in found:
-            turns = batch["rotations"].flatten()
+            turns = batch["rotations"].flatten()  # (B, 2) -> (2 B,)
             losses["rotation"] = F.cross_entropy(found["rotation"], turns, reduction="none")
         if "contrastive" in found:
-            vectors = found["contrastive"].unflatten(0, (-1, 2))
+            vectors = found["contrastive"].unflatten(0, (-1, 2))  # (2 B, d) -> (B, 2, d)
             losses["contrastive"] = contrastive_losses(vectors, self.config.temperature).flatten()
+        # (2 B,) -> (B, 2) -> (B,)
         return {name: losses[name].unflatten(0, (-1, 2)).mean(dim=1) for name in self.config.objectives}
 
     @torch.no_grad()
@@ -248,10 +251,8 @@ class SiT(nn.Module):
             Of each that is learned, under its name, the mean loss: in units of the images; in nats, ln 4 for guesses;
             in nats, ln(2 B - 1) where all views look alike. And as ``variance_of_…`` its sigma^2 in ``weigh``.
         """
-        training = self.training
-        self.eval()
-        losses = self.losses({name: x.to(self.log_variances.device) for name, x in batch.items()})
-        self.train(training)
+        with evaluating(self):
+            losses = self.losses({name: x.to(self.log_variances.device) for name, x in batch.items()})
         found = {name: loss.mean().item() for name, loss in losses.items()}
         variances = zip(losses, self.log_variances.exp().tolist())
         return found | {f"variance_of_{name}": variance for name, variance in variances}

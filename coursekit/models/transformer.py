@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_real, check_sizes, check_token
+from coursekit.nn.checks import check_dropout, check_heads, check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
@@ -43,7 +43,7 @@ class TransformerConfig:
         max_length: largest number of tokens of a source or a target.
         bos_id: the symbol that the decoder reads first.
         eos_id: the symbol that ends a target.
-        pad_id: what stands behind the end; another symbol than ``eos_id``, since it is never written.
+        pad_id: the symbol after the end; not ``eos_id``, since padding is never written.
     """
 
     vocab_size: int = 37_000
@@ -131,12 +131,13 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, position_ids))
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may stand on either side.
+        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may be on either side.
 
         Raises:
-            ValueError: a source has no real symbol.
+            ValueError: a source has no real token, or more than ``max_length``; or ``source`` is not (B, S), no whole
+                numbers, or none of the vocabulary's; or ``source_mask`` has another shape.
         """
-        check_real(source_mask, "a source has no real symbol")
+        check_text(source, self.config.vocab_size, self.config.max_length, source_mask, name="source")
         x = self.embed(source, positions_of(source_mask))
         for block in self.encoder:
             x = block(x, mask=padding_mask(source_mask))
@@ -151,10 +152,14 @@ class Transformer(nn.Module):
             memory: (B, S, D).
             source_mask: (B, S), True where the source is real.
             caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
+
+        Raises:
+            ValueError: as ``encode``, of ``inputs``.
         """
         start = caches[0][0].length if caches else 0
+        check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)
-        for block, cache in zip(self.decoder, caches or [None] * len(self.decoder)):
+        for block, cache in zip(self.decoder, caches or [None] * len(self.decoder), strict=True):
             x = block(x, memory, memory_mask=padding_mask(source_mask), cache=cache)
         return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
 
@@ -168,9 +173,13 @@ class Transformer(nn.Module):
         Args:
             source: symbols, (B, S).
             source_mask: (B, S), True where the source is real; every row needs one True.
-            target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, behind
+            target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, after
                 the start symbol.
+
+        Raises:
+            ValueError: as ``encode``, of ``source`` and of ``target``.
         """
+        check_text(target, self.config.vocab_size, self.config.max_length, name="target")
         first = target.new_full((target.shape[0], 1), self.config.bos_id)
         inputs = torch.cat([first, target[:, :-1]], dim=1)  # (B, T)
         return self.decode(inputs, self.encode(source, source_mask), source_mask)

@@ -30,14 +30,14 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Base of the attention modules: hands its weights to ``record_attention`` when that listens."""
+    """Base class of the attention modules, which pass their weights on inside ``record_attention``."""
 
     def __init__(self):
         super().__init__()
         self.recorded: list[Tensor] | None = None
 
     def record(self, weights: Tensor) -> Tensor:
-        """Keep ``weights`` without their gradient if someone listens; return them unchanged."""
+        """Inside ``record_attention``, keep ``weights`` without their gradient; return them unchanged."""
         if self.recorded is not None:
             self.recorded.append(weights.detach())
         return weights
@@ -86,18 +86,21 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
-    Two paths give the same numbers up to rounding: PyTorch's fused kernel, and the formula, where the weights are asked
-    for, or where it is faster. (With dropout they draw differently.) A query that may attend to nothing gets zeros.
+    There are two paths. As a rule PyTorch's fused kernel computes it; the formula, step by step, is used where the
+    weights are asked for, which the kernel never has as a whole, and where ``fused_is_slow`` says that it is faster.
+    Both give the same numbers up to rounding, but with dropout they draw differently. A query that may attend to
+    nothing gets zeros.
 
     Args:
         query: (B, H, T, Dh).
-        key: (B, H, S, Dh); or of fewer heads, a divisor of H: each then serves as many queries that are neighbours.
+        key: (B, H, S, Dh). There may be fewer heads of keys, a divisor of H; each then serves several neighbouring
+            heads of queries.
         value: (B, H, S, any size), of as many heads as the keys.
         mask: boolean, broadcastable to (B, H, T, S); True = may attend.
         causal: attend to no later position; the queries are the last T of the S positions.
         need_weights: return the weights too.
         dropout: probability with which a weight is set to 0 (and the others are scaled up).
-        window: with ``causal``, attend to no more than so many positions, the query's own among them.
+        window: with ``causal``, attend to the last ``window`` positions alone, the query's own included.
 
     Returns:
         The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
@@ -164,9 +167,10 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
 
 
 def fused_is_slow(query: Tensor, key: Tensor) -> bool:
-    """Whether the formula takes less time: gradients in bfloat16 on a CPU, where the kernel is up to 7 times slower.
+    """Whether the formula takes less time than the fused kernel.
 
-    Beyond 256 positions it is faster, and needs less memory.
+    That is so in training in bfloat16 on a CPU, where the kernel is up to 7 times slower. Beyond 256 positions the
+    kernel is faster there too, and needs less memory.
     """
     learns = torch.is_grad_enabled() and query.requires_grad
     if not (learns and query.device.type == "cpu" and query.dtype == torch.bfloat16):
@@ -175,14 +179,14 @@ def fused_is_slow(query: Tensor, key: Tensor) -> bool:
 
 
 class Cache:
-    """Keys and values of the positions so far, in memory that is set aside once, for decoding step by step.
+    """Keys and values of the positions so far, for decoding step by step; their memory is allocated once.
 
-    For decoding alone, without gradients: every ``append`` writes into the same memory, so a backward pass through
-    a step that another has followed fails.
+    Use it without gradients: every ``append`` writes into the same memory, so a backward pass through a step fails
+    once another step has followed.
 
     Args:
-        max_length: positions that fit.
-        window: W, for attention to the last W positions alone: only W - 1 are kept, however many came before.
+        max_length: largest number of positions, those of the prompt included; ``append`` refuses more.
+        window: W, for attention to the last W positions alone: only the last W - 1 are kept for the next step.
 
     Attributes:
         length: positions so far.
@@ -214,7 +218,7 @@ class Cache:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
         if self.key is None:
             return
-        # what is held is moved within the same memory: to set aside new memory for each step takes longer
+        # rows are moved within the same memory: allocating new memory at each step would take longer
         held = [x[:, :, : self.length].index_select(0, rows) for x in (self.key, self.value)]
         if len(rows) != len(self.key):
             self.key, self.value = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.key, self.value))
@@ -278,8 +282,9 @@ class MultiHeadAttention(Attention):
         self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(key) for _ in range(2))
 
     def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
-        """Queries (0), keys (1) and values (2), or of these ``first`` to ``last``, side by side: (B, H, T, Dh) each."""
+        """Split ``x`` into heads of queries (0), keys (1), values (2), or ``first`` to ``last``: (B, H, T, Dh) each."""
         parts = zip(x.split(self.sizes[first : last + 1], dim=-1), self.heads[first:])
+        # each part: (B, T, H Dh) -> (B, T, H, Dh) -> (B, H, T, Dh)
         return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part, heads in parts]
 
     def forward(
@@ -299,17 +304,20 @@ class MultiHeadAttention(Attention):
             causal: attend to no later position (self-attention alone).
             cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
                 first call and kept.
-            turn: of self-attention: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same.
+            turn: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same; without ``memory``.
 
         Returns:
             (B, T, D).
 
         Raises:
-            ValueError: ``x`` or ``memory`` is not D wide; or see ``attend``.
+            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``turn`` or ``qk_norm``; or see
+                ``attend``.
         """
-        for name, given in (("x", x), ("memory", memory)):
-            if given is not None and given.shape[-1] != self.d_model:
-                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be d_model={self.d_model} wide")
+        for name, given, axes in (("x", x, "B, T"), ("memory", memory, "B, S")):
+            if given is not None and (given.dim() != 3 or given.shape[-1] != self.d_model):
+                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
+        if memory is not None and not (turn is None and self.query_norm is None):
+            raise ValueError("turn and qk_norm work in self-attention alone: leave them out where there is a memory")
         if memory is None:
             query, key, value = self.split(self.qkv(x))
             if self.query_norm is not None:

@@ -1,5 +1,4 @@
-"""What configurations and models refuse, one sentence each that says what was wrong and what would do; and whether a
-tensor may be asked for a number."""
+"""Checks of configurations and inputs. Each error is one sentence that says what was wrong and what would be right."""
 
 from typing import Any
 
@@ -8,18 +7,19 @@ from torch import Tensor
 
 
 def can_sync(x: Tensor) -> bool:
-    """Whether a tensor may be asked for a number, such as how many entries of a mask are True.
+    """Whether we may ask a tensor for a number, such as how many entries of a mask are True.
 
-    On a GPU all that was computed before would be waited for, and a graph that is compiled or exported has none.
+    Not on a GPU, where the answer would have to wait for everything computed before it; nor while a graph is compiled
+    or exported, when there are no numbers yet.
     """
     return x.device.type not in ("cuda", "meta") and not torch.compiler.is_compiling()
 
 
 def check_all(right: Tensor, sentence: str) -> None:
-    """Refuse, with this sentence, tensors of which something is not as it must be: an entry of ``right`` is False.
+    """Refuse a tensor with this sentence if any entry of ``right`` is False.
 
-    On a CPU it is a ``ValueError``. Elsewhere nobody waits for the answer: the run ends with the sentence when the
-    device gets there. A compiled or exported graph holds the check as well.
+    On a CPU that is a ``ValueError``. On a GPU nobody waits for the answer: the run ends with the sentence when the
+    device gets there. Compiled and exported graphs contain the check too.
     """
     if not can_sync(right):
         torch._assert_async(right.all(), sentence)
@@ -27,25 +27,35 @@ def check_all(right: Tensor, sentence: str) -> None:
         raise ValueError(sentence)
 
 
-def check_real(mask: Tensor, what: str = "a text has no real token") -> None:
-    """Refuse rows of padding alone; ``mask`` (B, T) is True where a token is real."""
-    check_all(mask.any(dim=1), f"{what}: every row of mask needs at least one True")
-
-
-def check_ids(ids: Tensor, vocab_size: int | None = None) -> None:
-    """Refuse what are no rows of token numbers, and numbers that no token of the vocabulary has, where one is given."""
+def check_ids(ids: Tensor, vocab_size: int | None = None, name: str = "ids") -> None:
+    """Refuse what is no (B, T) of token numbers; with ``vocab_size`` also numbers that are not in the vocabulary."""
     if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"ids of shape {tuple(ids.shape)}, {ids.dtype}: must be (B, T), whole numbers (torch.int64)")
+        found = f"{name} of shape {tuple(ids.shape)}, {ids.dtype}"
+        raise ValueError(f"{found}: must be (B, T), whole numbers (torch.int64)")
     if vocab_size is not None:
-        sentence = f"ids must lie in 0..{vocab_size - 1}: the vocabulary has {vocab_size} tokens"
+        sentence = f"{name} must lie in 0..{vocab_size - 1}: the vocabulary has {vocab_size} tokens"
         check_all((ids >= 0) & (ids < vocab_size), sentence)
 
 
-def check_mask(ids: Tensor, mask: Tensor | None, start: int, vocab_size: int, max_length: int) -> None:
-    """Refuse what a decoder cannot read: ``ids`` (B, T) that go on from ``start`` tokens, ``mask`` (B, start + T)."""
-    check_ids(ids, vocab_size if start == 0 else None)  # what it wrote itself need not be looked at
+def check_text(
+    ids: Tensor,
+    vocab_size: int,
+    max_length: int | None = None,
+    mask: Tensor | None = None,
+    start: int = 0,
+    name: str = "ids",
+) -> None:
+    """Refuse what a model cannot read as text.
+
+    Args:
+        ids: (B, T) tokens, which follow ``start`` others that the model has read before.
+        max_length: largest number of tokens; None for no limit.
+        mask: (B, start + T), True where a token is real; None where all are.
+        name: what the caller calls ``ids``.
+    """
+    check_ids(ids, vocab_size if start == 0 else None, name)  # what the model itself has written is in the vocabulary
     length = start + ids.shape[1]
-    if length > max_length:
+    if max_length is not None and length > max_length:
         raise ValueError(f"{length} positions: the model was built for max_length={max_length}")
     if mask is None:
         return
@@ -53,7 +63,8 @@ def check_mask(ids: Tensor, mask: Tensor | None, start: int, vocab_size: int, ma
         held = f" with the {start} in the caches" if start else ""
         raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
     if start == 0:
-        check_real(mask)
+        text = "text" if name == "ids" else name
+        check_all(mask.any(dim=1), f"a {text} has no real token: every row of its mask needs at least one True")
 
 
 def check_sizes(config: Any, *fields: str) -> None:
@@ -64,13 +75,13 @@ def check_sizes(config: Any, *fields: str) -> None:
 
 
 def check_heads(config: Any) -> None:
-    """Refuse heads among which ``d_model`` cannot be divided."""
+    """Refuse a number of heads that does not divide ``d_model``."""
     if config.d_model % config.n_heads:
         raise ValueError(f"n_heads={config.n_heads}: must divide d_model={config.d_model}")
 
 
 def check_dropout(config: Any) -> None:
-    """Refuse a dropout that is no probability, or that leaves nothing."""
+    """Refuse a dropout that is no probability, or is 1, which would leave nothing."""
     if not 0 <= config.dropout < 1:
         raise ValueError(f"dropout={config.dropout}: a probability below 1")
 

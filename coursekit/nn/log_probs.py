@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from coursekit.nn.checks import check_all
+from coursekit.nn.sampling import with_temperature
 
 
 def token_log_probs(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> Tensor:
@@ -22,29 +23,27 @@ def token_log_probs(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> Te
     """
     if logits.shape[:-1] != ids.shape:
         raise ValueError(f"logits of {tuple(logits.shape[:-1])} places: must be {tuple(ids.shape)}, as the ids")
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature}: must be above 0")
-    log_p = (logits[:, :-1].float() / temperature).log_softmax(dim=-1)
-    return log_p.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    log_p = with_temperature(logits[:, :-1].float(), temperature).log_softmax(dim=-1)  # (B, T - 1, V)
+    return log_p.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, T - 1, 1) -> (B, T - 1)
 
 
 def answer_log_probs(logits: Tensor, ids: Tensor, answer: Tensor, average: bool = False) -> Tensor:
     """``ln p(answer | prompt)`` of each text, (B,): the sum over the answer's tokens, its end of turn among them.
 
-    A product of probabilities is a sum of their logarithms, so a longer answer is less likely. ``average`` divides by
-    the number of tokens that are summed, which is the logarithm of no probability of an answer: methods that use it
-    say so.
+    The logarithm of a product of probabilities is the sum of their logarithms, so the longer an answer, the less likely
+    it is. ``average`` divides by the number of tokens. The result is then no longer the logarithm of the answer's
+    probability, so methods that use it say so.
 
     Args:
         answer: (B, T), True at the tokens of the answer and at its end.
 
     Raises:
-        ValueError: ``answer`` is not boolean or of another shape than ``ids``, a text has no answer, or the first
-            token of a text belongs to it, before which nothing stands that could say it.
+        ValueError: ``answer`` is not boolean or of another shape than ``ids``; a text has no answer; or its answer
+            begins at the first token, which no token before it could predict.
     """
     check_answer(ids, answer)
     counted = answer[:, 1:]  # (B, T - 1)
-    total = token_log_probs(logits, ids).masked_fill(~counted, 0.0).sum(dim=1)
+    total = token_log_probs(logits, ids).masked_fill(~counted, 0.0).sum(dim=1)  # (B, T - 1) -> (B,)
     return total / counted.sum(dim=1) if average else total
 
 

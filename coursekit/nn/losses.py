@@ -9,26 +9,26 @@ from coursekit.nn.checks import can_sync
 
 
 def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (B, T, V) and targets (B, T) one below the other, (N, V) and (N,), as a cross-entropy reads them.
+    """Flatten logits (B, T, V) and targets (B, T) to (N, V) and (N,), as a cross-entropy reads them.
 
-    Where ``real`` (B, T) is False there is nothing to predict. On a CPU these rows are left out. Elsewhere nobody knows
-    how many there are without waiting for the device, so they stay, with the target -100, which no loss counts.
+    Where ``real`` (B, T) is False there is nothing to predict. On a CPU these rows are left out. On a GPU we would have
+    to wait to learn how many they are, so they stay, with the target -100, which a cross-entropy leaves out.
     """
     if can_sync(real):
-        return logits[real], target[real]
-    return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()
+        return logits[real], target[real]  # N: as many as are real
+    return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()  # N = B T
 
 
 def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:
     """How wrong each forecast quantile is: ``max(q (y - f), (q - 1) (y - f))`` with level q, value y, forecast f.
 
-    To lie too low costs q for each unit, to lie too high 1 - q; on the average that is least where a share q of the
-    values lies below f. At q = 0.5 it is half of the absolute error.
+    A forecast that is too low costs q for each unit, one that is too high 1 - q. The mean cost is least where a share q
+    of the values lies below f. At q = 0.5 it is half the absolute error.
 
     Args:
         forecast: (..., Q), a quantile for each level.
-        target: (...), in the same units; where it is NaN, so is the loss, and a loss that is left out of the sum
-            sends no gradient back.
+        target: (...), in the same units. Where it is NaN the loss is NaN too; leave these losses out of the sum, and
+            no gradient comes from them.
         levels: the Q levels, each between 0 and 1.
 
     Returns:

@@ -17,7 +17,7 @@ class RMSNorm(nn.Module):
         eps: added to the mean square.
 
     Attributes:
-        weight: g, (D,), at first 1.
+        weight: g, (D,), initialised to 1.
 
     Source: Zhang and Sennrich (2019), arXiv 1910.07467, section 4.
     """

@@ -1,4 +1,4 @@
-"""Codes that tell positions apart: binary digits, sines and cosines, and learned vectors, in a row and on a grid.
+"""Codes that distinguish positions: binary digits, sines and cosines, and learned vectors, in a row and on a grid.
 
 Legend: B batch, T positions, D size of the model.
 """
@@ -58,6 +58,8 @@ class LearnedPositions(nn.Module):
 def look_up(code: Tensor, position_ids: int | Tensor, length: int) -> Tensor:
     """The rows of ``code`` for ``length`` positions from a first one on, (T, D), or for given ones, (B, T, D)."""
     start = position_ids if isinstance(position_ids, int) else None
+    if start is not None and start < 0:
+        raise ValueError(f"position_ids={start}: the first position is 0, so it must be at least that")
     end = length if start is None else start + length
     if end > len(code):
         raise ValueError(f"{end} positions: the model was built for max_length={len(code)}")
@@ -75,8 +77,8 @@ RESIZES = {"size": 0.0, "dino": 0.1}  # what is added to the new size of a grid
 def resize_grid(code: Tensor, grid: tuple[int, int], resize: str = "size") -> Tensor:
     """Vectors of a grid for the cells of another one, by bicubic interpolation: (n, m, D) -> (rows, columns, D).
 
-    Row i of the new grid lies at ``(i + 1/2) n / (rows + c) - 1/2`` of the old one, a column likewise; beyond its edge
-    the old one goes on with the vectors that stand there.
+    Row i of the new grid lies at ``(i + 1/2) n / (rows + c) - 1/2`` of the old one, and the same for columns. Beyond
+    the old grid's edge, the vectors of the edge are repeated.
 
     Args:
         code: (n, m, D).
@@ -101,8 +103,7 @@ def check_resize(resize: str) -> None:
 class GridPositions(nn.Module):
     """Adds a learned vector to each cell of a grid, which is read row by row, and to each token in front of the cells.
 
-    For another grid than the one it was made for, ``resize_grid`` finds the vectors of the cells; tokens in front keep
-    theirs.
+    For a grid of another size, ``resize_grid`` interpolates the vectors of the cells; tokens in front keep theirs.
 
     Args:
         side: rows of the grid, and columns.
@@ -122,7 +123,7 @@ class GridPositions(nn.Module):
         return x + self.code_of(grid)
 
     def code_of(self, grid: tuple[int, int]) -> Tensor:
-        """The vectors for a grid of so many rows and columns, (n_prefix_tokens + rows columns, D)."""
+        """The vectors for a ``grid`` of rows and columns, (n_prefix_tokens + rows columns, D)."""
         if tuple(grid) == (self.side, self.side):
             return self.code
         prefix, cells = self.code.split([self.n_prefix_tokens, self.side**2])

@@ -1,4 +1,4 @@
-"""Where autocast must not choose the precision."""
+"""Computing in full precision where autocast is on."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import torch
 
 
 def full_precision(where: torch.device) -> contextlib.AbstractContextManager:
-    """Context in which nothing is multiplied in bfloat16, whatever autocast says around it."""
+    """Inside this context, matrix products are not computed in bfloat16, even where autocast is on."""
     if not torch.amp.is_autocast_available(where.type):
         return contextlib.nullcontext()
     return torch.autocast(where.type, enabled=False)

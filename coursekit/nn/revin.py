@@ -13,8 +13,8 @@ def normalise(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each channel of each history with its mean taken away and its deviation made 1: ``(x - mean) / std``.
 
     ``std = sqrt(variance + 1e-5)`` with the population variance, the mean over L of ``(x - mean) ** 2``.
-    ``denormalise`` takes it back. A history that is shifted by b and stretched by a > 0 gives the same again, but for
-    the 1e-5; so a model between the two forecasts at whatever level and in whatever units it finds.
+    ``denormalise`` undoes it. Shift a history by b and stretch it by a > 0, and the result stays the same, apart from
+    the effect of the 1e-5. So a model between the two can forecast at any level and in any units.
 
     Args:
         x: histories, (..., L, C), in any units.

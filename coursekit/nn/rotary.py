@@ -1,7 +1,7 @@
 """Rotary positions: queries and keys are turned by an angle that grows with their position.
 
-A query and a key that are turned by the angles of their positions m and n have the product of the unturned ones that
-stand m - n apart: so the score knows the distance, and nothing of where both stand.
+Turn a query by the angle of its position m and a key by that of its position n: their product then depends on m and n
+only through the difference m - n. So the score knows the distance between the two, but not where they are.
 
 Legend: B batch, H heads, T tokens, Dh size of a head.
 
@@ -20,9 +20,9 @@ from torch import Tensor
 class RotaryScaling:
     """How Llama 3 stretches its angles to texts longer than those that it was trained on.
 
-    Pairs of entries that turn fast stay as they are, since they tell near positions apart; those that make less than
-    ``low`` turns within ``original`` positions turn ``factor`` times as slowly; between ``low`` and ``high`` turns it
-    is a mixture of both.
+    Pairs of entries that turn fast, more than ``high`` times within ``original`` positions, stay as they are, since
+    they distinguish near positions. Pairs that turn less than ``low`` times turn ``factor`` times as slowly. Between
+    the two it is a mixture.
 
     Source: the program of Llama 3.1 (Grattafiori et al., 2024, arXiv 2407.21783, names none of these numbers). The idea
     is the "NTK-by-parts" of Peng et al. (2023), *YaRN*, arXiv 2309.00071, section 3.2.
@@ -61,22 +61,24 @@ def rotary_frequencies(
 def rotary_angles(position_ids: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of ``m theta_i``: positions (...) -> (..., Dh / 2) each.
 
-    In float32 also where all else is in half precision, in which neighbouring positions of a long text would be one.
+    They are computed in float32 even where everything else is in half precision: there, neighbouring positions of a
+    long text would be rounded to the same number.
     """
-    angles = position_ids[..., None].float() * frequencies
+    angles = position_ids[..., None].float() * frequencies  # (..., 1) * (Dh / 2,) -> (..., Dh / 2)
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair of entries by its angle: (B, H, T, Dh) -> the same.
 
-    ``(a, b) -> (a cos - b sin, a sin + b cos)``, where a is an entry of the first half of a vector and b the one in its
-    place in the second half. The paper pairs neighbours, which is the same with the entries in another order; the
-    files of Hugging Face are ordered for halves.
+    ``(a, b) -> (a cos - b sin, a sin + b cos)``, where a is an entry of the first half of a vector and b the entry at
+    the same place in the second half. The paper pairs neighbours, which is the same up to the order of the entries;
+    the files of Hugging Face are ordered for halves.
 
     Args:
-        cos, sin: broadcastable to (B, H, T, Dh / 2).
+        cos, sin: from ``rotary_angles``, (T, Dh / 2) where all rows have the same positions, (B, 1, T, Dh / 2) where
+            each row has its own.
     """
-    a, b = x.chunk(2, dim=-1)
+    a, b = x.chunk(2, dim=-1)  # (B, H, T, Dh / 2) each
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (B, H, T, Dh)

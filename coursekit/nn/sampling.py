@@ -18,7 +18,7 @@ def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     return logits / temperature
 
 
-def top_k(logits: Tensor, k: int) -> Tensor:
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """-inf for all but the k largest; what equals the k-th stays too.
 
     Source: Fan, Lewis and Dauphin (2018), arXiv 1805.04833, section 5.4.
@@ -29,7 +29,7 @@ def top_k(logits: Tensor, k: int) -> Tensor:
     return logits.masked_fill(logits < least, -torch.inf)
 
 
-def top_p(logits: Tensor, p: float) -> Tensor:
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
     """-inf for all but the nucleus: the fewest tokens, likeliest first, whose probabilities add up to ``p`` or more.
 
     The token that crosses ``p`` belongs to it, so there is always one.
@@ -64,16 +64,16 @@ def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: T
 def next_token(
     logits: Tensor,
     temperature: float = 1.0,
-    k: int | None = None,
-    p: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """One token (B,), drawn from logits (B, V): temperature first, then top-k, then top-p. At 0 it is the argmax."""
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = with_temperature(logits.float(), temperature)
-    if k is not None:
-        logits = top_k(logits, k)
-    if p is not None:
-        logits = top_p(logits, p)
+    if top_k is not None:
+        logits = keep_top_k(logits, top_k)
+    if top_p is not None:
+        logits = keep_top_p(logits, top_p)
     return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)[:, 0]

@@ -116,10 +116,15 @@ class ScoreAttention(Attention):
         score: one of ``"dot"``, ``"general"``, ``"concat"``, ``"additive"``.
         query_size: size of the decoder state.
         key_size: size of an encoder state.
+
+    Raises:
+        ValueError: there is no such score.
     """
 
     def __init__(self, score: str, query_size: int, key_size: int):
         super().__init__()
+        if score not in SCORES:
+            raise ValueError(f"score={score!r}: must be one of {', '.join(map(repr, SCORES))}")
         self.score = SCORES[score](query_size, key_size)
 
     def remember(self, values: Tensor, mask: Tensor) -> Memory:

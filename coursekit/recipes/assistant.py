@@ -362,7 +362,7 @@ def own_answers(
         wrote = rollout(policy, *given, tokenizer.ids[END_OF_TURN], MAX_NEW, generator=on_device(generator))
         with torch.no_grad():
             expected = token_log_probs(reference(wrote.ids, wrote.mask), wrote.ids)
-        batch = {"ids": wrote.ids, "mask": wrote.mask, "answer": wrote.answer, "old": wrote.log_probs}
+        batch = {"ids": wrote.ids, "mask": wrote.mask, "answer": wrote.answer, "old_log_probs": wrote.log_probs}
         batch |= {"reference": expected, "rewards": score([asked[i] for i in chosen.tolist()], wrote)}
         return batch | {"advantages": advantages_of(batch)}
 

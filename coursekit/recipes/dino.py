@@ -85,7 +85,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
     if begun is not None:
         model.load_state_dict(begun.state_dict())
         model.step = 0
-    images, often = unlabelled.pictures(unlabelled.IMAGES), min(EVALUATE_EVERY, steps // 4)
+    images, often = unlabelled.pictures(unlabelled.IMAGES), max(1, min(EVALUATE_EVERY, steps // 4))
     unseen = next(in_batches(images, 10**6, later))
 
     def evaluate(model: DINO) -> dict[str, float]:

@@ -196,7 +196,9 @@ def policy_points(beta: float, start: int) -> list[dict[str, float]]:
         return (rewarding(asked, wrote) - scale[0]) / scale[1]
 
     def advantages_of(batch: Batch) -> Tensor:
-        found = penalised(batch["rewards"], batch["old"], batch["reference"], batch["answer"], beta).view(-1, GROUP)
+        found = penalised(batch["rewards"], batch["old_log_probs"], batch["reference"], batch["answer"], beta).view(
+            -1, GROUP
+        )
         return (found - found.mean(dim=1, keepdim=True)).flatten()
 
     seed(start)

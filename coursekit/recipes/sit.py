@@ -85,7 +85,7 @@ def run(
     model = SiT(SiTConfig(CONFIG.vit, objectives)).to(device())
     if begun is not None:
         model.load_state_dict(begun.state_dict())
-    images, often = unlabelled.pictures(unlabelled.IMAGES), min(EVALUATE_EVERY, steps // 4)
+    images, often = unlabelled.pictures(unlabelled.IMAGES), max(1, min(EVALUATE_EVERY, steps // 4))
     unseen = next(in_batches(images, 10**6, later))
 
     def evaluate(model: SiT) -> dict[str, float]:

@@ -25,6 +25,7 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.shapes import CLASSES, Shapes, shapes
 from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
+from coursekit.nn.modes import evaluating
 from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, each_once, read_command, report
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
@@ -101,10 +102,9 @@ def shuffled(images: Tensor, generator: torch.Generator, how: str) -> Tensor:
 @torch.inference_mode()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int = 200) -> float:
     """The share of images (N, 3, height, width), as of ``as_numbers``, whose class is found."""
-    where, training = next(model.parameters()).device, model.training
-    model.eval()
-    found = torch.cat([model(part.to(where)).argmax(dim=-1).cpu() for part in images.split(batch_size)])
-    model.train(training)
+    where = next(model.parameters()).device
+    with evaluating(model):
+        found = torch.cat([model(part.to(where)).argmax(dim=-1).cpu() for part in images.split(batch_size)])
     return (found == labels).float().mean().item()
 
 

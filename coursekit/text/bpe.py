@@ -243,7 +243,7 @@ class BPE(Tokenizer):
         return cls(tokens, read_merges(merges), special_tokens, kind_of(name), added_tokens, begin, drop_missing=True)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str] = ("<|endoftext|>",)) -> "BPE":
+    def train(cls, texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str] = (END,)) -> "BPE":
         """Learn merges from texts.
 
         Ids: first the special tokens, then the bytes in the order of ``byte_characters``, then the merges. Ties as in

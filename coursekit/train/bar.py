@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from IPython.display import display
 from tqdm.auto import tqdm
 from tqdm.notebook import tqdm_notebook
 
@@ -13,7 +12,11 @@ class Bar(tqdm):
     def __init__(self, **settings: Any):
         self.is_widget = isinstance(self, tqdm_notebook)
         super().__init__(**settings, leave=False, **({"display": False} if self.is_widget else {}))
-        self.place = display(self.container, display_id=True) if self.is_widget else None
+        self.place = None
+        if self.is_widget:
+            from IPython.display import display
+
+            self.place = display(self.container, display_id=True)
 
     def end(self, text: str) -> None:
         """Put ``text`` there instead."""

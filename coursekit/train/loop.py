@@ -51,6 +51,8 @@ class Data(Protocol):
 class Training:
     """A training run. Iterate over it for a record now and then, or call ``fit()`` for all of it.
 
+    Updates are made in train mode; when the iteration ends, the model is in eval mode, ready to be used.
+
     One step draws ``accumulate`` batches, adds up the gradients of their summed losses, divides by the
     number of things in all of them, clips the norm, and updates the weights.
 
@@ -123,9 +125,15 @@ class Training:
         folder: str | Path | None = None,
         save_every: int = 500,
     ):
-        for name, value in (("steps", steps), ("accumulate", accumulate), ("log_every", log_every)):
-            if value < 1:
+        whole = {"steps": steps, "accumulate": accumulate, "log_every": log_every, "save_every": save_every}
+        for name, value in (whole | {"evaluate_every": evaluate_every}).items():
+            if value is not None and value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")
+        if not hasattr(data, "__next__"):
+            raise ValueError(
+                f"data of type {type(data).__name__}: must give a batch at each next(data), without end; Shuffled and "
+                "Fresh in coursekit.data.batches do"
+            )
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
         self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
@@ -155,19 +163,22 @@ class Training:
             self.resume()
 
     def __iter__(self) -> Iterator[Record]:
-        while self.step < self.steps and not self.stopped_early:
-            self.model.train()
-            grad_norm = self.update()
-            self.step += 1
-            last = self.step == self.steps
-            evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
-            record = None
-            if evaluates or last or self.step % self.log_every == 0:
-                record = self.write_record(grad_norm, evaluates)
-            if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
-                self.save()
-            if record is not None:
-                yield record
+        try:
+            while self.step < self.steps and not self.stopped_early:
+                self.model.train()
+                grad_norm = self.update()
+                self.step += 1
+                last = self.step == self.steps
+                evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
+                record = None
+                if evaluates or last or self.step % self.log_every == 0:
+                    record = self.write_record(grad_norm, evaluates)
+                if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
+                    self.save()
+                if record is not None:
+                    yield record
+        finally:
+            self.model.eval()
 
     def update(self) -> Tensor:
         """One update of the weights; returns the gradient's norm before clipping."""
@@ -212,7 +223,13 @@ class Training:
         """
         batch = self.moved(batch)
         with autocast(self.device, self.precision):
-            loss_sum, count = self.loss_fn(self.model, batch)
+            found = self.loss_fn(self.model, batch)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise ValueError(
+                f"the loss function returned a {type(found).__name__}: it must return (loss_sum, count), the sum of "
+                "the losses, not their mean, and how many they are"
+            )
+        loss_sum, count = found
         loss_sum.backward()
         return loss_sum.detach(), count
 
@@ -232,7 +249,10 @@ class Training:
         return self.patience is not None and self.without_better >= self.patience
 
     def fit(self) -> History:
-        """Run to the end with a progress bar; return the history. An interrupt leaves the model as it is."""
+        """Run to the end with a progress bar and return the history; the model is left in eval mode.
+
+        An interrupt ends it too, and leaves the weights as they are.
+        """
         bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
         try:
             for record in self:
@@ -283,7 +303,6 @@ class Training:
         self.model.eval()
         with torch.no_grad():
             metrics = self.measure()
-        self.model.train()
         self.evaluated_at = self.step
         self.keep_best(metrics)
         return metrics

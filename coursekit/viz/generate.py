@@ -229,7 +229,7 @@ def stored_place(token: int, logits: np.ndarray, keep: int) -> dict[str, Any]:
     ``ln sum w`` of them, ``sum w x / sum w``), with ``x = (logit - largest) / temperature`` and ``w = exp(x)``. Top-k
     leaves none of them.
     """
-    # the likeliest first; of equal ones the later, as top_p takes them
+    # the likeliest first; of equal ones the later, as keep_top_p takes them
     order = np.argsort(logits, kind="stable")[::-1]
     ordered = logits[order].astype(float)
     n = int(np.count_nonzero(ordered >= ordered[min(keep, len(ordered)) - 1]))  # equal ones are not parted: top-k

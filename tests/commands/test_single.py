@@ -192,6 +192,8 @@ def test_what_a_docstring_names_but_the_file_lacks_is_said(name, others):
     ("name", "last"),
     [
         ("gpt", "3 5 goes on as 7 9 1 3 5 7 9 1"),
+        ("llama", "3 5 goes on as 7 9 1 3 5 7 9 1"),
+        ("dpo", "new pairs: the better answer gained more in (9.|100) %"),
         ("bert", "blanks in new rows: [4-9]. % right"),
         ("transformer", "3 4 5 6 7 becomes 7 6 5 4 3"),
         ("vit", "new images: [6-9]. % right"),

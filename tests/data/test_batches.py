@@ -21,6 +21,14 @@ def test_padding_keeps_every_row(rows, pad_id):
     assert ids.shape[1] == max(map(len, rows))
 
 
+def test_rows_without_a_token_are_padded_and_no_rows_refused():
+    for rows in ([[]], [[], []]):
+        ids, mask = pad(rows)
+        assert (ids.shape, ids.dtype, mask.shape) == ((len(rows), 0), torch.int64, (len(rows), 0))
+    with pytest.raises(ValueError, match="no rows: give at least one"):
+        pad([])
+
+
 def test_a_pass_shows_every_sample_once_in_a_new_order():
     data = Shuffled(samples(), batch_size=5)
     passes = [torch.cat([next(data)["x"], next(data)["x"]]).tolist() for _ in range(3)]

@@ -103,7 +103,7 @@ def test_a_stream_is_what_generate_returns_and_can_be_left(model):
     _, ids, mask = prompts()
 
     def draws(seed):
-        return {"temperature": 1.3, "k": 6, "p": 0.95, "generator": torch.Generator().manual_seed(seed)}
+        return {"temperature": 1.3, "top_k": 6, "top_p": 0.95, "generator": torch.Generator().manual_seed(seed)}
 
     whole = generate(model, ids, mask, 10, **draws(5))
     assert whole.shape == (3, 10)

@@ -235,5 +235,5 @@ def test_bad_input_is_refused():
     for search in (greedy, beam_search):
         with pytest.raises(ValueError, match="source has no sentence: give at least one row"):
             search(model, source[:0], mask[:0])
-        with pytest.raises(ValueError, match="a source has no real symbol: every row of mask needs at least one True"):
+        with pytest.raises(ValueError, match="a source has no real token: every row of its mask needs"):
             search(model, source, mask & torch.tensor([[True], [False], [True]]))

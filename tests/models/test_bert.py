@@ -471,7 +471,7 @@ def test_bad_input_is_refused():
     for wrong in (V, -1):
         with pytest.raises(ValueError, match=rf"ids must lie in 0\.\.{V - 1}: the vocabulary has {V} tokens"):
             model(torch.full((2, 3), wrong))
-    with pytest.raises(ValueError, match="a text has no real token: every row of mask needs at least one True"):
+    with pytest.raises(ValueError, match="a text has no real token: every row of its mask needs at least one True"):
         model(ids, mask & (torch.arange(4) != 2)[:, None], segments)
     with pytest.raises(ValueError, match="17 positions: the model was built for max_length=16"):
         model(torch.zeros(1, 17, dtype=torch.long))

@@ -13,7 +13,8 @@ from coursekit.models.gpt import GPT
 from tests.train.objectives import OBJECTIVES
 
 PACKAGE = Path(import_module("coursekit").__file__).parent
-HELPERS = {f"nn/{name}.py" for name in ("checks", "losses", "masks", "precision")}  # of these a chain need not tell
+# of these a chain need not tell
+HELPERS = {f"nn/{name}.py" for name in ("checks", "losses", "masks", "precision", "sampling")}
 MODELS = {name: module for name, module in models().items() if name != "ngram"}
 
 

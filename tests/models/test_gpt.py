@@ -464,7 +464,7 @@ def test_nonsense_is_refused(changes, words):
 
 def test_bad_input_is_refused():
     model, (ids, mask) = make(), batch()
-    with pytest.raises(ValueError, match="a text has no real token: every row of mask needs at least one True"):
+    with pytest.raises(ValueError, match="a text has no real token: every row of its mask needs at least one True"):
         model(ids, mask & (torch.arange(4) != 2)[:, None])
     for one in (torch.ones(1, 17).bool(), None):
         with pytest.raises(ValueError, match="17 positions: the model was built for max_length=16"):

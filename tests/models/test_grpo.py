@@ -36,7 +36,7 @@ def test_the_loss_is_that_of_equation_3(by_length):
     with torch.no_grad():
         given["reference"] = token_log_probs(reference(given["ids"], given["mask"]), given["ids"])
         new = token_log_probs(policy(given["ids"], given["mask"]), given["ids"]).double().numpy()
-    old, ref, A = (given[name].double().numpy() for name in ("old", "reference", "advantages"))
+    old, ref, A = (given[name].double().numpy() for name in ("old_log_probs", "reference", "advantages"))
     w, a, r = np.exp(new - old), A[:, None], ref - new
     losses = -np.minimum(w * a, np.clip(w, 0.8, 1.2) * a) + 0.3 * (np.exp(r) - r - 1)
     counted = given["answer"][:, 1:].numpy()
@@ -58,10 +58,10 @@ def test_by_length_a_token_of_a_long_answer_weighs_less():
 
     def weights(by_length: bool) -> torch.Tensor:
         objective = grpo_objective(beta=0.0, by_length=by_length)
-        given["old"] = given["old"].detach().clone().requires_grad_()
+        given["old_log_probs"] = given["old_log_probs"].detach().clone().requires_grad_()
         total, count = objective(policy, given)
         (total / count).backward()
-        return given["old"].grad.abs().sum(dim=1) / counted
+        return given["old_log_probs"].grad.abs().sum(dim=1) / counted
 
     assert (weights(True)[1] / weights(True)[0]).item() == pytest.approx(4, rel=1e-4)
     assert (weights(False)[1] / weights(False)[0]).item() == pytest.approx(1, rel=1e-4)

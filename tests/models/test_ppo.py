@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from coursekit.models.gpt import GPT, GPTConfig
+from coursekit.models.grpo import grpo_objective
 from coursekit.models.ppo import advantages, clipped_losses, penalised, ppo_objective
 from coursekit.nn.log_probs import token_log_probs
 from tests.conftest import randomise
@@ -23,7 +24,13 @@ def batch(policy: GPT, seed: int = 0, temperature: float = 1.0) -> dict[str, tor
     with torch.no_grad():
         old = token_log_probs(policy(ids, mask), ids, temperature)
     worth = torch.randn(B, generator=generator)
-    return {"ids": ids, "mask": mask, "answer": mask & (torch.arange(T) >= 3), "old": old, "advantages": worth}
+    return {
+        "ids": ids,
+        "mask": mask,
+        "answer": mask & (torch.arange(T) >= 3),
+        "old_log_probs": old,
+        "advantages": worth,
+    }
 
 
 def test_the_clipped_loss_is_equation_7():
@@ -94,7 +101,7 @@ def test_what_is_rewarded_becomes_likelier():
         for p in policy.parameters():
             p -= 0.01 * p.grad
         after = token_log_probs(policy(given["ids"], given["mask"]), given["ids"])
-    change = ((after - given["old"]) * given["answer"][:, 1:]).sum(dim=1)
+    change = ((after - given["old_log_probs"]) * given["answer"][:, 1:]).sum(dim=1)
     assert change[0] > 0 > change[1]
 
 
@@ -102,3 +109,16 @@ def test_what_is_rewarded_becomes_likelier():
 def test_a_clip_out_of_range_is_refused(clip):
     with pytest.raises(ValueError, match=f"clip={clip}: must lie between 0 and 1, or be None"):
         clipped_losses(torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1), clip)
+    for objective in (ppo_objective, grpo_objective):
+        with pytest.raises(ValueError, match=f"clip={clip}: must lie between 0 and 1, or be None"):
+            objective(clip=clip)
+
+
+@pytest.mark.parametrize("objective", [ppo_objective(), grpo_objective(0.0), grpo_objective(0.0, by_length=False)])
+def test_an_answer_without_a_token_is_refused(objective):
+    policy = model()
+    given = batch(policy)
+    for row, says in ((False, "a text has no answer"), (True, "an answer begins at the first token")):
+        given["answer"][1] = row
+        with pytest.raises(ValueError, match=says):
+            objective(policy, given)

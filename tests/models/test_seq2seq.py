@@ -297,7 +297,7 @@ def test_bad_calls_are_refused():
     source, mask, target = batch()
     mask = mask.clone()
     mask[1] = False
-    with pytest.raises(ValueError, match="no real symbol"):
+    with pytest.raises(ValueError, match="no real token"):
         model(source, mask, target)
     mask[1] = True
     with pytest.raises(ValueError, match="a probability lies in"):

@@ -169,6 +169,8 @@ def test_step_by_step_with_caches_is_the_same(norm_first):
     steps = [model.decode(inputs[:, :2], memory, mask, caches)]
     steps += [model.decode(inputs[:, t : t + 1], memory, mask, caches) for t in range(2, 6)]
     torch.testing.assert_close(torch.cat(steps, dim=1), expected, atol=1e-9, rtol=1e-9)
+    with pytest.raises(ValueError, match="zip"):
+        model.decode(inputs, memory, mask, model.new_caches(6, 7)[:-1])
 
 
 def test_at_first_the_parts_of_a_token_are_of_size_one():
@@ -278,11 +280,11 @@ def test_learned_positions_may_be_of_odd_size():
 
 def test_bad_input_is_refused():
     model, (source, mask, target) = make(), batch()
-    with pytest.raises(ValueError, match="a source has no real symbol"):
+    with pytest.raises(ValueError, match="a source has no real token"):
         model.encode(source, mask & (torch.arange(4) != 2)[:, None])
     with pytest.raises(ValueError, match=r"mask of torch\.int64: must be boolean"):
         model(source, mask.long(), target)
-    with pytest.raises(ValueError, match="a source has no real symbol"):
+    with pytest.raises(ValueError, match="a source has no real token"):
         model(source, torch.zeros_like(mask), target)
     with pytest.raises(ValueError, match="30 positions: the model was built for max_length=24"):
         model(source[:, :1].repeat(1, 30), torch.ones(4, 30).bool(), target)

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 
 import numpy as np
 import pytest
@@ -275,12 +276,23 @@ def test_a_window_is_for_what_came_before():
             attend(x, x, x, **options)
 
 
-def test_vectors_of_another_width_are_refused():
-    module = MultiHeadAttention(8, 2)
-    with pytest.raises(ValueError, match=r"x of shape \(2, 3, 6\): must be d_model=8 wide"):
-        module(torch.zeros(2, 3, 6))
-    with pytest.raises(ValueError, match=r"memory of shape \(2, 5, 9\): must be d_model=8 wide"):
-        module(torch.zeros(2, 3, 8), torch.zeros(2, 5, 9))
+@pytest.mark.parametrize("heads", [1, 2])
+def test_vectors_of_another_shape_are_refused(heads):
+    module = MultiHeadAttention(8, heads)
+    for shape in ((2, 3, 6), (3, 8), (1, 2, 3, 8)):
+        with pytest.raises(ValueError, match=rf"x of shape {re.escape(str(shape))}: must be \(B, T, d_model=8\)"):
+            module(torch.zeros(shape))
+    for shape in ((2, 5, 9), (5, 8)):
+        with pytest.raises(ValueError, match=rf"memory of shape {re.escape(str(shape))}: must be \(B, S, d_model=8\)"):
+            module(torch.zeros(2, 3, 8), torch.zeros(shape))
+
+
+def test_what_only_self_attention_does_is_refused_with_a_memory():
+    x, memory = torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)
+    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
+        MultiHeadAttention(8, 2)(x, memory, turn=lambda query: query)
+    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
+        MultiHeadAttention(8, 2, qk_norm=nn.LayerNorm)(x, memory)
 
 
 class Masked(nn.Module):

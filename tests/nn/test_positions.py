@@ -53,6 +53,8 @@ def test_positions_are_added_from_a_start(kind):
     assert len(whole[0].unique(dim=0)) == 10
     with pytest.raises(ValueError, match="11 positions: the model was built for max_length=10"):
         positions(x, position_ids=8)
+    with pytest.raises(ValueError, match="position_ids=-1: the first position is 0"):
+        positions(x, position_ids=-1)
 
 
 def test_only_learned_positions_are_parameters():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coursekit.nn.sampling import next_token, penalise_repetition, top_k, top_p, with_temperature
+from coursekit.nn.sampling import keep_top_k, keep_top_p, next_token, penalise_repetition, with_temperature
 
 
 def some_logits(seed, shape=(4, 50), scale=3.0, ties=False):
@@ -19,9 +19,9 @@ def test_processors_are_those_of_transformers(seed, k, p, number, ties):
     from transformers.generation import logits_process as theirs
 
     logits = some_logits(seed, ties=ties)
-    assert torch.equal(top_k(logits, k), theirs.TopKLogitsWarper(min(k, 50))(None, logits))
+    assert torch.equal(keep_top_k(logits, k), theirs.TopKLogitsWarper(min(k, 50))(None, logits))
     if not ties:  # which of two equals comes first is open
-        assert torch.equal(top_p(logits, p), theirs.TopPLogitsWarper(p)(None, logits.clone()))
+        assert torch.equal(keep_top_p(logits, p), theirs.TopPLogitsWarper(p)(None, logits.clone()))
     torch.testing.assert_close(with_temperature(logits, number), theirs.TemperatureLogitsWarper(number)(None, logits))
     written = torch.randint(50, (4, 7), generator=torch.Generator().manual_seed(seed))
     expected = theirs.RepetitionPenaltyLogitsProcessor(number)(written, logits.clone())
@@ -32,7 +32,7 @@ def test_processors_are_those_of_transformers(seed, k, p, number, ties):
 @given(st.integers(0, 10_000), st.floats(0.01, 0.999), st.booleans())
 def test_the_nucleus_is_the_smallest_that_reaches_p(seed, p, ties):
     logits = some_logits(seed, ties=ties)
-    kept = top_p(logits, p) > -torch.inf
+    kept = keep_top_p(logits, p) > -torch.inf
     for row, chosen in zip(logits.double().softmax(dim=-1), kept):
         inside = row[chosen].sum().item()
         assert inside >= p - 1e-6
@@ -50,7 +50,7 @@ def test_padding_is_not_punished():
 def test_draws_have_the_probabilities_of_what_is_left():
     logits = torch.tensor([0.5, 2.0, 1.0, -1.0, 1.5])
     generator = torch.Generator().manual_seed(0)
-    drawn = next_token(logits.expand(40_000, -1), 0.7, k=4, p=0.9, generator=generator)
+    drawn = next_token(logits.expand(40_000, -1), 0.7, top_k=4, top_p=0.9, generator=generator)
     share = torch.bincount(drawn, minlength=5) / 40_000
     p = (logits / 0.7).softmax(dim=-1)  # by hand: 0.065 0.552 0.132 0.008 0.243; k drops the last but one
     p[3] = 0
@@ -61,7 +61,7 @@ def test_draws_have_the_probabilities_of_what_is_left():
 
 def test_temperature_0_takes_the_largest():
     logits = some_logits(3)
-    assert torch.equal(next_token(logits, 0.0, k=3, p=0.1), logits.argmax(dim=-1))
+    assert torch.equal(next_token(logits, 0.0, top_k=3, top_p=0.1), logits.argmax(dim=-1))
 
 
 def test_the_generator_decides():
@@ -75,9 +75,9 @@ def test_the_generator_decides():
     ("call", "says"),
     [
         (lambda x: with_temperature(x, 0), "temperature=0: must be above 0"),
-        (lambda x: top_k(x, 0), "k=0: must be at least 1"),
-        (lambda x: top_p(x, 0), "p=0: must lie above 0"),
-        (lambda x: top_p(x, 1.2), "p=1.2: must lie above 0"),
+        (lambda x: keep_top_k(x, 0), "k=0: must be at least 1"),
+        (lambda x: keep_top_p(x, 0), "p=0: must lie above 0"),
+        (lambda x: keep_top_p(x, 1.2), "p=1.2: must lie above 0"),
         (lambda x: penalise_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
     ],
 )

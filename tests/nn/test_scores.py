@@ -87,6 +87,11 @@ def test_context_is_the_weighted_sum_over_real_positions(name, where, generator)
         np.testing.assert_allclose(context[b, t].detach().cpu(), expected @ values[b].cpu().numpy()[real], atol=1e-6)
 
 
+def test_an_unknown_score_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="score='cosine': must be one of 'dot', 'general', 'concat', 'additive'"):
+        ScoreAttention("cosine", 4, 4)
+
+
 def test_dot_refuses_unequal_sizes():
     with pytest.raises(ValueError, match="score='general'"):
         ScoreAttention("dot", 4, 6)

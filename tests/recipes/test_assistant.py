@@ -245,7 +245,9 @@ def test_what_the_policy_writes_comes_with_its_rewards_in_groups(tiny):
     assert noted[0] != noted[3]
     for one, ids, mask, answer in zip(noted, batch["ids"], batch["mask"], batch["answer"]):
         assert tokenizer.decode(ids[mask & ~answer].tolist()) == END + as_chat(one)
-    assert torch.allclose(batch["old"], token_log_probs(policy(batch["ids"], batch["mask"]), batch["ids"]), atol=1e-5)
+    assert torch.allclose(
+        batch["old_log_probs"], token_log_probs(policy(batch["ids"], batch["mask"]), batch["ids"]), atol=1e-5
+    )
     expected = token_log_probs(reference(batch["ids"], batch["mask"]), batch["ids"])
     assert torch.allclose(batch["reference"], expected, atol=1e-5)
     grouped = batch["advantages"].view(2, 3)

@@ -136,7 +136,7 @@ def test_answers_to_one_request_are_each_others_baseline(tiny, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     old, reference = torch.randn(2, 6, 3, generator=generator)
     answer = torch.tensor([[False, False, True, True]] * 6)
-    batch = {"rewards": torch.arange(6.0) ** 2, "old": old, "reference": reference, "answer": answer}
+    batch = {"rewards": torch.arange(6.0) ** 2, "old_log_probs": old, "reference": reference, "answer": answer}
     for beta in (0.0, 0.3):
         with pytest.raises(KeyboardInterrupt):
             overoptimised.policy_points(beta, 0)

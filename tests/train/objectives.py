@@ -103,7 +103,7 @@ def answer_pairs() -> dict[str, Tensor]:
 
 def written() -> dict[str, Tensor]:
     """What a policy might have written from the third token on, and what it was worth."""
-    chances = {name: -torch.rand(B, T - 1) for name in ("old", "reference")}
+    chances = {name: -torch.rand(B, T - 1) for name in ("old_log_probs", "reference")}
     return {
         "ids": ids(B, T),
         "mask": real(),

@@ -1,5 +1,7 @@
 import math
 import re
+import subprocess
+import sys
 import tempfile
 from types import MappingProxyType
 
@@ -304,12 +306,60 @@ def test_ema_follows_by_its_formula():
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [({"steps": 0}, "steps=0"), ({"accumulate": 0}, "accumulate=0"), ({"patience": 1}, "patience needs evaluate")],
+    [
+        *(({name: 0}, f"{name}=0: must be at least 1") for name in ("steps", "accumulate", "log_every", "save_every")),
+        *(({"evaluate_every": n}, f"evaluate_every={n}: must be at least 1") for n in (0, -1)),
+        ({"patience": 1}, "patience needs evaluate"),
+    ],
 )
 def test_nonsense_is_refused(wrong, says):
     model = linear()
     with pytest.raises(ValueError, match=says):
         Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), **{"steps": 5} | wrong)
+
+
+def test_a_loss_without_its_count_is_refused():
+    model = linear()
+    training = Training(model, lambda m, b: squared(m, b)[0] / 8, Shuffled(regression(), 8), adamw(model, 0.1), 5)
+    with pytest.raises(ValueError, match=r"returned a Tensor: it must return \(loss_sum, count\)"):
+        training.fit()
+
+
+def test_data_that_cannot_be_asked_for_the_next_batch_is_refused():
+    model, loader = linear(), torch.utils.data.DataLoader([regression()])
+    with pytest.raises(ValueError, match="data of type DataLoader: must give a batch at each next"):
+        Training(model, squared, loader, adamw(model, 0.1), 5)
+
+
+@pytest.mark.parametrize("end", ["fit", "iteration", "break", "interrupt", "error"])
+def test_a_model_is_left_in_eval_mode(end):
+    model = nn.Sequential(nn.Dropout(0.5), linear())
+    modes = []
+
+    def loss_fn(model, batch):
+        modes.append(model.training)
+        if len(modes) == 4 and end in ("interrupt", "error"):
+            raise KeyboardInterrupt if end == "interrupt" else RuntimeError("broken")
+        return squared(model, batch)
+
+    options = {"evaluate": lambda m: {"zero": 0.0}, "evaluate_every": 2, "log_every": 1}
+    run = Training(model, loss_fn, Shuffled(regression(), 8), adamw(model, 0.1), 5, **options)
+    if end in ("fit", "interrupt"):
+        run.fit()
+    elif end == "error":
+        with pytest.raises(RuntimeError, match="broken"):
+            run.fit()
+    else:
+        for record in run:
+            if end == "break" and record["step"] == 3:
+                break
+    assert modes == [True] * len(modes), "every update is in train mode, also after an evaluation"
+    assert not any(module.training for module in model.modules())
+
+
+def test_the_loop_needs_no_ipython():
+    code = "import sys; sys.modules['IPython'] = None; import coursekit.train.bar as bar; bar.Bar(total=1).end('done')"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_monitor_that_is_not_measured_is_named():

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coursekit.nn.sampling import top_k, top_p, with_temperature
+from coursekit.nn.sampling import keep_top_k, keep_top_p, with_temperature
 from coursekit.viz.generate import KS, PS, TEMPERATURES, Generate, after_cuts
 from coursekit.viz.tokens import visible
 from tests.viz.page import (
@@ -47,9 +47,9 @@ def reference(values: np.ndarray, temperature: float, k: int | None, p: float | 
         return torch.nn.functional.one_hot(x.argmax(), len(x)).double().numpy()
     x = with_temperature(x, temperature)
     if k is not None:
-        x = top_k(x, k)
+        x = keep_top_k(x, k)
     if p is not None:
-        x = top_p(x, p)
+        x = keep_top_p(x, p)
     return x.softmax(dim=-1).numpy()
 
 

@@ -131,9 +131,9 @@ def gpt_block(x, w, n_heads):
 """, """from coursekit.nn import sampling as course
 def may_come(logits, k=None, p=None):  # the course's own
     if k is not None:
-        logits = course.top_k(logits, k)
+        logits = course.keep_top_k(logits, k)
     if p is not None:
-        logits = course.top_p(logits, p)
+        logits = course.keep_top_p(logits, p)
     return logits > -torch.inf
 """], [
     (3, "the token that crosses p is left out: without it", "- chance < p", "< p"),
@@ -162,8 +162,8 @@ def may_come(logits, k=None, p=None):  # the course's own
 "draw_token": (FIRST, ["""def draw_token(logits, temperature, k, p, generator):
     if temperature == 0: return logits.max(dim=-1).indices
     logits = logits / temperature
-    if k is not None: logits = top_k(logits, k)
-    if p is not None: logits = top_p(logits, p)
+    if k is not None: logits = keep_top_k(logits, k)
+    if p is not None: logits = keep_top_p(logits, p)
     chance = logits.softmax(dim=-1)
     return torch.multinomial(chance, 1, generator=generator).squeeze(1)
 """, """def draw_token(logits, temperature, k, p, generator):
@@ -185,8 +185,8 @@ def may_come(logits, k=None, p=None):  # the course's own
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = logits / temperature
-    logits = logits if k is None else top_k(logits, k)
-    logits = logits if p is None else top_p(logits, p)
+    logits = logits if k is None else keep_top_k(logits, k)
+    logits = logits if p is None else keep_top_p(logits, p)
     noise = -torch.empty_like(logits).exponential_(generator=generator).log()
     return (logits + noise).argmax(dim=-1)
 """], [
@@ -196,8 +196,8 @@ def may_come(logits, k=None, p=None):  # the course's own
     (6, "the logits are multiplied by the temperature", "/ temperature", "* temperature"),
     (10, "the temperature comes last", "    logits = logits / temperature\n", "",
      "logits.softmax", "(logits / temperature).softmax"),
-    (9, "top-p comes before top-k", "    if k is not None: logits = top_k(logits, k)\n", "",
-     "    chance = logits", "    if k is not None: logits = top_k(logits, k)\n    chance = logits"),
+    (9, "top-p comes before top-k", "    if k is not None: logits = keep_top_k(logits, k)\n", "",
+     "    chance = logits", "    if k is not None: logits = keep_top_k(logits, k)\n    chance = logits"),
     (10, "at temperature 0 it is not the most likely", "return logits.max(dim=-1).indices", "temperature = 1"),
     (8, "it is always the most likely token that comes: draw", "temperature == 0", "temperature < 0.2"),
     (11, "not from one with a seed of its own", "generator=generator", "generator=torch.Generator().manual_seed(0)"),
