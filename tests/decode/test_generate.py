@@ -2,10 +2,12 @@
 
 import copy
 import itertools
+import math
 
 import pytest
 import torch
 
+from coursekit.decode.beams import search
 from coursekit.decode.generate import beam_search, generate, left_padded, stream
 from coursekit.models.gpt import GPT, GPTConfig
 
@@ -94,9 +96,10 @@ def test_repetition_counts_prompt_and_text_but_no_padding(model):
 
     with torch.inference_mode():
         expected = [naive(model, row, 12, choose_for(row)) for row in rows]
-    found = generate(model, ids, mask, 12, temperature=0, repetition_penalty=1.5)
-    assert found.tolist() == expected
-    assert found.tolist() != generate(model, ids, mask, 12, temperature=0).tolist()
+    for padding in range(V):  # whichever token stands there
+        ids = ids.masked_fill(~mask, padding)
+        assert generate(model, ids, mask, 12, temperature=0, repetition_penalty=1.5).tolist() == expected
+    assert expected != generate(model, ids, mask, 12, temperature=0).tolist()
 
 
 def test_a_stream_is_what_generate_returns_and_can_be_left(model):
@@ -190,6 +193,14 @@ def test_wide_beams_find_the_best_of_all_texts(alpha):
         got = tuple(token for token in found[row].tolist() if token != 58)
         assert worth[row].item() >= values[best] - 1e-4
         assert worth[row].item() == pytest.approx(log_p(wide, prompt, got) / ((5 + len(got)) / 6) ** alpha, abs=1e-4)
+
+
+def test_a_text_goes_on_though_several_ends_are_likelier_for_now():
+    """0 and 1 end a text. "2 0" is worth ln(0.25) / (7 / 6)^3 = -0.873, "0" ln(0.4) = -0.916: but "2" comes third."""
+    first, then = (torch.tensor([p]).log() for p in ([0.4, 0.35, 0.25], [1.0, 1e-9, 1e-9]))
+    found, worth = search(first, lambda last: then, lambda rows: None, 1, 3.0, 5, ends=[0, 1], pad_id=3)
+    assert found.tolist() == [[2, 0]]
+    assert worth.item() == pytest.approx(math.log(0.25) / (7 / 6) ** 3, rel=1e-6)
 
 
 def test_nothing_that_was_written_is_taken_for_padding(model):

@@ -108,6 +108,13 @@ def test_the_logits_written_out(kind):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_every_norm_has_the_configurations_epsilon(kind):
+    """One so large that another, in a single norm, would show."""
+    model, ids = make(kind, eps=0.5), [3, 1, 4, 1, 5, 9, 2]
+    np.testing.assert_allclose(model(torch.tensor([ids]))[0].detach(), by_hand(model, ids), atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_that_are_recorded_are_those_that_are_used(kind):
     model, (ids, _) = make(kind), batch()

@@ -85,6 +85,12 @@ def test_shuffling_and_back(n, patches, seed):
     assert torch.equal(shuffle(tokens, order[:, :some]), shuffled[:, :some])
 
 
+@pytest.mark.parametrize(("ratio", "visible"), [(0.75, 4), (0.7, 4), (0.65, 5), (0.5, 8)])
+def test_the_number_of_visible_patches_is_rounded_down(ratio, visible):
+    """Of 16: a quarter, 4.8, 5.6, a half."""
+    assert config(mask_ratio=ratio).visible == visible
+
+
 def test_each_patch_is_hidden_as_often_as_any_other():
     model = MAE(config())
     hidden = model.hidden_patches(orders(4000))

@@ -135,6 +135,35 @@ def test_higher_is_better():
     assert training.best == 0.7
 
 
+@pytest.mark.parametrize("higher_is_better", [False, True])
+def test_an_equal_metric_is_no_better_one(tmp_path, higher_is_better):
+    model = linear()
+    options = {"evaluate": lambda model: {"valid": 1.0}, "evaluate_every": 1, "monitor": "valid", "patience": 2}
+    options |= {"higher_is_better": higher_is_better, "folder": tmp_path}
+    training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 10, **options)
+    training.fit()
+    assert training.step == 3
+    assert '"step": 1,' in (tmp_path / "best.json").read_text()
+
+
+def test_a_run_that_was_killed_has_the_patience_that_is_left(tmp_path):
+    values = iter(range(20))  # worse every time
+
+    def run() -> Training:
+        model = linear()
+        options = {"evaluate": lambda model: {"valid": float(next(values))}, "evaluate_every": 1, "monitor": "valid"}
+        options |= {"patience": 3, "folder": tmp_path, "save_every": 1}
+        return Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 10, **options)
+
+    for record in run():
+        if record["step"] == 3:  # two evaluations without a better one
+            break
+    again = run()
+    again.fit()
+    assert again.stopped_early
+    assert again.step == 4
+
+
 def test_iterating_can_stop_and_go_on():
     whole, parts = linear(), linear()
     expected = Training(whole, squared, Shuffled(regression(), 8), adamw(whole, 0.1), 40).fit()
@@ -302,6 +331,17 @@ def test_ema_follows_by_its_formula():
     assert not ema.average.training
     with pytest.raises(ValueError, match="decay=2"):
         EMA(model, 2)
+
+
+def test_the_average_takes_the_weights_after_each_update():
+    model, weights = linear(), []
+    ema, expected = EMA(model, 0.75), model.weight.detach().clone()
+    options = {"ema": ema, "after_update": lambda model: weights.append(model.weight.detach().clone())}
+    Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 5, **options).fit()
+    for weight in weights:
+        expected = 0.75 * expected + 0.25 * weight
+    assert len(weights) == 5
+    torch.testing.assert_close(ema.average.weight, expected)
 
 
 @pytest.mark.parametrize(
