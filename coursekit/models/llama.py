@@ -2,7 +2,7 @@
 
 Read it top to bottom: the configuration with the published sizes, the model. Its objective is GPT's, ``gpt_loss`` in
 ``models/gpt.py``, and it is used as a GPT is. Five things have changed: positions turn queries and keys instead of
-being added (``nn/rotary.py``), the norms take away no mean (``nn/norms.py``), the feed-forward networks have a gate
+being added (``nn/rotary.py``), the norms subtract no mean (``nn/norms.py``), the feed-forward networks have a gate
 (``nn/blocks.py``), several heads of queries share one of keys and values (``nn/attention.py``), nothing has a bias.
 
 Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/positions.py``, ``rotary_angles`` in
@@ -110,7 +110,10 @@ class LlamaConfig:
 
     @classmethod
     def mistral_7b(cls, **changes) -> "LlamaConfig":
-        """Mistral 7B (2023, table 1), with changes: 7,241,732,096 parameters."""
+        """Mistral 7B (2023, table 1), with changes: 7,241,732,096 parameters.
+
+        The table says 8,192 positions; 32,768 is the limit in its published configuration.
+        """
         return cls(**{"n_kv_heads": 8, "d_ff": 14_336, "max_length": 32_768, "window": 4096} | changes)
 
     @classmethod

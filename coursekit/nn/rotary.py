@@ -24,7 +24,8 @@ class RotaryScaling:
     ``low`` turns within ``original`` positions turn ``factor`` times as slowly; between ``low`` and ``high`` turns it
     is a mixture of both.
 
-    Source: the program of Llama 3.1 (Grattafiori et al., 2024, arXiv 2407.21783, names none of these numbers).
+    Source: the program of Llama 3.1 (Grattafiori et al., 2024, arXiv 2407.21783, names none of these numbers). The idea
+    is the "NTK-by-parts" of Peng et al. (2023), *YaRN*, arXiv 2309.00071, section 3.2.
     """
 
     factor: float = 8.0
