@@ -200,7 +200,8 @@ def dequantise(tensor: ReaderTensor, out: Tensor) -> None:
     data, numbers = np.atleast_2d(tensor.data), np.atleast_2d(out.numpy())
     try:
         for first in range(0, len(data), ROWS):
-            numbers[first : first + ROWS] = dequantize(data[first : first + ROWS], tensor.tensor_type)
+            with np.errstate(all="ignore"):  # a damaged scale: what is not finite is told by its logits
+                numbers[first : first + ROWS] = dequantize(data[first : first + ROWS], tensor.tensor_type)
     except NotImplementedError:
         kind = GGMLQuantizationType(tensor.tensor_type).name
         raise ValueError(f"{tensor.name} is of type {kind}, which the library gguf cannot dequantise") from None

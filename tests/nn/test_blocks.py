@@ -86,6 +86,14 @@ def equal_with_gradients(found, expected, pairs, inputs):
         torch.testing.assert_close(our, their, rtol=1e-9, atol=1e-9)
 
 
+def test_with_a_gate_the_activation_is_the_gates():
+    ours = randomise(FeedForward(D, F, "silu", gated=True)).eval()
+    x = torch.randn(2, 5, D)
+    gate, up = (x @ layer.weight.T + layer.bias for layer in (ours.gate, ours.up))
+    expected = (gate / (1 + torch.exp(-gate)) * up) @ ours.down.weight.T + ours.down.bias
+    torch.testing.assert_close(ours(x), expected)
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("activation", THEIR_ACTIVATION)
 @pytest.mark.parametrize("eps", [1e-5, 0.1])

@@ -40,6 +40,11 @@ def test_the_nucleus_is_the_smallest_that_reaches_p(seed, p, ties):
         assert row[chosen].min() >= row[~chosen].max() if (~chosen).any() else True
 
 
+def test_the_nucleus_that_reaches_p_exactly_has_nothing_beyond():
+    for n in range(1, 9):
+        assert (keep_top_p(torch.zeros(1, 8), n / 8) > -torch.inf).sum() == n
+
+
 def test_padding_is_not_punished():
     logits, written = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 0, 1]])
     real = torch.tensor([[False, False, True]])
