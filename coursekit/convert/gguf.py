@@ -200,7 +200,7 @@ def dequantise(tensor: ReaderTensor, out: Tensor) -> None:
     data, numbers = np.atleast_2d(tensor.data), np.atleast_2d(out.numpy())
     try:
         for first in range(0, len(data), ROWS):
-            with np.errstate(all="ignore"):  # a damaged scale: what is not finite is told by its logits
+            with np.errstate(all="ignore"):  # the library warns of the numbers of a damaged file
                 numbers[first : first + ROWS] = dequantize(data[first : first + ROWS], tensor.tensor_type)
     except NotImplementedError:
         kind = GGMLQuantizationType(tensor.tensor_type).name
