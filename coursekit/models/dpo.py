@@ -35,8 +35,8 @@ def preference_losses(
 ) -> Tensor:
     """The loss of each pair, (B,), by the log-probabilities of its answers.
 
-    With the margin ``h = [ln pi(y_+) - ln ref(y_+)] - [ln pi(y_-) - ln ref(y_-)]`` of the chosen answer ``y_+`` over the
-    rejected ``y_-``:
+    With the margin ``h = [ln pi(y_+) - ln ref(y_+)] - [ln pi(y_-) - ln ref(y_-)]`` of the chosen answer ``y_+`` over
+    the rejected ``y_-``:
 
     ``dpo``: ``- (1 - e) ln sigma(beta h) - e ln sigma(-beta h)``, ln 2 where policy and reference are the same.
     ``ipo``: ``(h - 1 / (2 beta))^2``, which is least at a finite margin, whatever the labels. (The library ``trl``
