@@ -81,10 +81,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[full]'
 	touch $@
 
-# The browser tests drive Debian's chromium, marking runs in bubblewrap; without them, and without leave to install
+# The browser tests drive Debian's chromium, in its lighter shell where there is one, marking runs in bubblewrap; without them, and without leave to install
 # them, their tests are skipped.
 system:
 	@command -v chromium >/dev/null && command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq && \
-	  apt-get install -y -qq --no-install-recommends bubblewrap chromium fonts-dejavu-core fonts-noto-core >/dev/null; } \
+	  apt-get install -y -qq --no-install-recommends bubblewrap chromium fonts-dejavu-core fonts-noto-core >/dev/null && \
+	  { apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null || true; }; } \
 	  || echo "chromium or bubblewrap is missing: their tests will be skipped (Debian: apt-get install chromium bubblewrap)"
