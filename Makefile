@@ -81,8 +81,8 @@ clean:
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[full]'
 	touch $@
 
-# The browser tests drive Debian's chromium, in its lighter shell where there is one, marking runs in bubblewrap; without them, and without leave to install
-# them, their tests are skipped.
+# The browser tests drive Debian's chromium, in its lighter shell where there is one; marking runs in bubblewrap. Without
+# them, and without leave to install them, their tests are skipped.
 system:
 	@command -v chromium >/dev/null && command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  apt-get update -qq && \
