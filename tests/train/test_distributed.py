@@ -66,7 +66,6 @@ def two(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 def test_two_processes_give_the_curve_of_one(one, two):
     first, second = finished(two)
     assert alike(first["history"], one.history)
