@@ -412,6 +412,11 @@ def test_a_damaged_file_loads_or_is_refused(content, tmp_path_factory, data):
     loads_or_is_refused(tmp_path_factory.getbasetemp() / "damaged.gguf", bytes(damaged))
 
 
+def test_numbers_that_damage_made_infinite_are_no_warning(path, content):
+    """One damaged byte, found by the test above once in thousands: the library adds an infinite scale."""
+    loads_or_is_refused(path, content[:1640] + b"\0" + content[1641:])
+
+
 @pytest.mark.parametrize("entries", [2**31, 2**60, 2**64 - 1])
 def test_an_array_that_says_it_is_endless_is_no_endless_work(path, content, entries):
     at = content.index(b"tokenizer.ggml.token_type") + len(b"tokenizer.ggml.token_type") + 8
