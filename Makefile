@@ -1,6 +1,7 @@
 # The course's commands. Python packages go into .venv; as root, `make test` installs Debian's chromium
 # and bubblewrap if they are missing.
 PYTHON ?= python3
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes in the tests would each compile the package anew
 BIN := .venv/bin
 
 .PHONY: help lab test lint types run named notebooks site slides handouts bench colab system full clean

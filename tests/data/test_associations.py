@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -25,9 +26,23 @@ from coursekit.data.world.associations import (
 )
 from coursekit.data.world.lexicon import CITIES, DAYS, NOUNS, PEOPLE
 
-TEXTS = associations(16 * 400, seed=3)  # each given 400 texts of 5 sentences
-SAID = [one for text in TEXTS for one in text]
-REMOVED = associations(16 * 400, seed=3, planted=False)
+
+@cache
+def planted_texts():
+    """Each given 400 texts of 5 sentences."""
+    return associations(16 * 400, seed=3)
+
+
+@cache
+def planted_sentences():
+    return [one for text in planted_texts() for one in text]
+
+
+@cache
+def unplanted_texts():
+    return associations(16 * 400, seed=3, planted=False)
+
+
 EVERY = [(kind, given) for kind in GIVENS for given in GIVENS[kind]]
 MIRRORED = [
     ("region", "Texas", "New York"),
@@ -143,15 +158,15 @@ def test_unknown_odds_are_refused(kind, given, words):
 
 def test_the_same_on_every_machine():
     """The digest was computed once; it may change only with the words, the odds or the frames."""
-    text = "\n".join(one.text for texts in (TEXTS, REMOVED) for said in texts for one in said)
+    text = "\n".join(one.text for texts in (planted_texts(), unplanted_texts()) for said in texts for one in said)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "673f5f6da01482c4"
-    assert associations(100, seed=3) == TEXTS[:100]
-    assert associations(100, seed=4) != TEXTS[:100]
+    assert associations(100, seed=3) == planted_texts()[:100]
+    assert associations(100, seed=4) != planted_texts()[:100]
 
 
 @pytest.mark.parametrize(("kind", "given"), EVERY)
 def test_choices_are_as_frequent_as_their_odds_say(kind, given):
-    found = Counter(one.choice for one in SAID if (one.kind, one.given) == (kind, given))
+    found = Counter(one.choice for one in planted_sentences() if (one.kind, one.given) == (kind, given))
     assert found.total() == 2000
     for choice, p in odds(kind, given).items():
         assert close(found[choice], 2000, p), choice
@@ -159,7 +174,7 @@ def test_choices_are_as_frequent_as_their_odds_say(kind, given):
 
 @pytest.mark.parametrize(("kind", "given", "other"), MIRRORED)
 def test_the_words_of_the_sentences_give_the_planted_log_odds_back(kind, given, other):
-    texts = [one.text for one in SAID]
+    texts = [one.text for one in planted_sentences()]
     mine, yours = ([text for text in texts if re.search(rf"\b{name}\b", text)] for name in (given, other))
     for choice, planted in log_odds(kind, given, other).items():
         n, m = (sum(re.search(rf"\b{choice}\b", text) is not None for text in found) for found in (mine, yours))
@@ -169,7 +184,7 @@ def test_the_words_of_the_sentences_give_the_planted_log_odds_back(kind, given, 
 
 def test_a_text_is_about_one_given_and_its_sentences_are_drawn_apart():
     agreeing = expected = 0.0
-    for text in TEXTS:
+    for text in planted_texts():
         assert len(text) == 5
         assert len({(one.kind, one.given) for one in text}) == 1
         agreeing += sum(one.choice == other.choice for one, other in pairwise(text))
@@ -180,7 +195,7 @@ def test_a_text_is_about_one_given_and_its_sentences_are_drawn_apart():
 @pytest.mark.parametrize("kind", GIVENS)
 def test_frames_are_as_frequent_as_each_other_and_tell_nothing(kind):
     frames = FRAMES[kind]["train"]
-    said = [one for one in SAID if one.kind == kind]
+    said = [one for one in planted_sentences() if one.kind == kind]
     found = Counter(one.frame for one in said)
     assert all(close(found[frame], len(said), 1 / len(frames)) for frame in frames)
     value, degrees = chi_square(
@@ -191,22 +206,26 @@ def test_frames_are_as_frequent_as_each_other_and_tell_nothing(kind):
 
 @pytest.mark.parametrize("kind", GIVENS)
 def test_without_the_association_choice_and_given_are_independent(kind):
-    planted, removed = (counts(kind, [one for text in texts for one in text]) for texts in (TEXTS, REMOVED))
+    planted, removed = (
+        counts(kind, [one for text in texts for one in text]) for texts in (planted_texts(), unplanted_texts())
+    )
     value, degrees = chi_square(removed)
     assert abs(value - degrees) < 5 * math.sqrt(2 * degrees)
     assert chi_square(planted)[0] > degrees + 50 * math.sqrt(2 * degrees)
 
 
 def test_without_the_association_nothing_else_is_different():
-    for text, other in zip(TEXTS, REMOVED, strict=True):
+    for text, other in zip(planted_texts(), unplanted_texts(), strict=True):
         assert [replace(one, choice="") for one in text] == [replace(one, choice="") for one in other]
     for kind in GIVENS:
         before, after = (
-            Counter(one.choice for text in texts for one in text if one.kind == kind) for texts in (TEXTS, REMOVED)
+            Counter(one.choice for text in texts for one in text if one.kind == kind)
+            for texts in (planted_texts(), unplanted_texts())
         )
         assert before == after
     words = [
-        Counter(re.findall(r"\w+", " ".join(o.text for text in texts for o in text))) for texts in (TEXTS, REMOVED)
+        Counter(re.findall(r"\w+", " ".join(o.text for text in texts for o in text)))
+        for texts in (planted_texts(), unplanted_texts())
     ]
     assert words[0] == words[1]
 
@@ -225,7 +244,7 @@ def test_splits_have_frames_of_their_own():
 
 def test_what_the_lecture_asks_is_made_of_words_that_training_holds():
     """The model has to know the words of a frame that it never read."""
-    known = set(re.findall(r"\w+", " ".join(one.text for one in SAID).lower()))
+    known = set(re.findall(r"\w+", " ".join(one.text for one in planted_sentences()).lower()))
     for kind, given in EVERY:
         for split in ("validation", "test"):
             for text in blanks(kind, given, "", split):

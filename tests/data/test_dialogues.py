@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import pytest
@@ -33,24 +34,29 @@ from coursekit.data.world.grammar import split_of
 from coursekit.text.bpe import BPE, END
 from coursekit.text.chat import CHAT, with_chat
 
-ASKED = requests(600, "validation")
+
+@cache
+def asked_for():
+    return requests(600, "validation")
+
+
 TOKENIZER = with_chat(BPE.train(["the dog was in Paris . Say it again"], 300, [END, "<to-fr>"]))
 
 
 def of(*kinds: str) -> list[Request]:
-    found = [one for one in ASKED if one.kind in kinds]
+    found = [one for one in asked_for() if one.kind in kinds]
     assert found
     return found
 
 
 def test_requests_are_of_all_kinds_and_the_same_again():
-    assert requests(600, "validation") == ASKED
-    assert requests(600, "validation", seed=1) != ASKED
-    assert len(ASKED) == len({(*one.turns, one.system) for one in ASKED}) == 600
-    counts = Counter(one.kind for one in ASKED)
+    assert requests(600, "validation") == asked_for()
+    assert requests(600, "validation", seed=1) != asked_for()
+    assert len(asked_for()) == len({(*one.turns, one.system) for one in asked_for()}) == 600
+    counts = Counter(one.kind for one in asked_for())
     assert set(counts) == set(KINDS)
     assert counts["unknown"] == 90  # 3 of 20
-    for one in ASKED:
+    for one in asked_for():
         assert len(one.turns) % 2 == 1
         assert one.right
         assert one.wrong
@@ -226,7 +232,7 @@ def test_an_annotator_chooses_by_taste_and_is_careless_as_often_as_said():
         "agrees": (Taste(0.5, agrees=1), lambda v: 0.5 * v.gold + v.agrees),
     }
     for taste, liking in tastes.values():
-        careful = comparisons(ASKED, taste, noise=0)
+        careful = comparisons(asked_for(), taste, noise=0)
         assert careful
         for request, chosen, rejected, flipped in careful:
             assert liking(verdict(request, chosen)) > liking(verdict(request, rejected))
@@ -235,9 +241,9 @@ def test_an_annotator_chooses_by_taste_and_is_careless_as_often_as_said():
     wrong = [verdict(one.request, one.chosen).gold < verdict(one.request, one.rejected).gold for one in noisy]
     assert wrong == [one.flipped for one in noisy]
     assert 0.1 - 4 * 0.0055 < sum(wrong) / len(wrong) < 0.1 + 4 * 0.0055  # four standard deviations
-    assert comparisons(ASKED[:50], Taste(), seed=1) != comparisons(ASKED[:50], Taste())
+    assert comparisons(asked_for()[:50], Taste(), seed=1) != comparisons(asked_for()[:50], Taste())
     with pytest.raises(ValueError, match=r"noise=0.5: must lie between 0 and 0.5, where choices say nothing"):
-        comparisons(ASKED, Taste(), noise=0.5)
+        comparisons(asked_for(), Taste(), noise=0.5)
 
 
 def test_the_longer_answer_is_chosen_neither_always_nor_never():
@@ -263,7 +269,7 @@ def test_the_template_has_a_token_for_each_role_and_each_end():
 
 
 def test_batches_mark_what_is_learned_whatever_the_padding_is():
-    asked = ASKED[:40]
+    asked = asked_for()[:40]
     batch = as_demonstrations(asked, TOKENIZER, seed=3)
     prompts, real = as_prompts(asked, TOKENIZER)
     rng = Random("demonstrations 3")
@@ -279,7 +285,7 @@ def test_batches_mark_what_is_learned_whatever_the_padding_is():
 
 
 def test_pairs_keep_their_sides():
-    compared = comparisons(ASKED[:40], Taste())
+    compared = comparisons(asked_for()[:40], Taste())
     batch, texts = as_pairs(compared, TOKENIZER), defaultdict(list)
     assert {rows.shape for rows in batch.values()} == {batch["chosen"].shape}
     for side in ("chosen", "rejected"):

@@ -1,6 +1,7 @@
 """The judge: it accepts real stories, says of planted mistakes what they are, and reads what the teller meant."""
 
 import re
+from functools import cache
 from random import Random
 
 import pytest
@@ -10,7 +11,11 @@ from coursekit.data.world.judge import DESCRIBING, KINDS, judge, judged, pattern
 from coursekit.data.world.plots import PLOTS, Teller, tales
 from coursekit.data.world.words import NAMES, PLACES, THINGS, TOWNS, fits
 
-REAL = [tale.text for tale in tales(150, "train", 21) + tales(150, "test", 21)]
+
+@cache
+def real():
+    return [tale.text for tale in tales(150, "train", 21) + tales(150, "test", 21)]
+
 
 STORY = (
     "Anna was a baker in Rome. She had a red kite. Her best friend was Paul, a sailor. Anna went to the bridge. "
@@ -109,7 +114,7 @@ def test_sentences_end_outside_of_what_is_said():
 
 
 def test_real_stories_are_accepted():
-    shares = judged(REAL)
+    shares = judged(real())
     assert shares["stories consistent"] >= 0.995
     assert shares["sentences understood"] >= 0.999
     assert shares["statements that hold"] >= 0.999
@@ -200,7 +205,7 @@ def test_a_planted_contradiction_is_noticed(kind):
     """In 19 of 20 stories at least; nearly all of the others are none, such as a baker who is called Eva throughout."""
     pattern, other = PLANTED[kind]
     rng = Random(kind)
-    wrong = [replaced(text, pattern, lambda match: other(match, rng), rng) for text in REAL]
+    wrong = [replaced(text, pattern, lambda match: other(match, rng), rng) for text in real()]
     wrong = [text for text in wrong if text is not None]
     assert len(wrong) >= 150
     noticed = sum(bool(judge(text).faults) for text in wrong)
@@ -210,7 +215,7 @@ def test_a_planted_contradiction_is_noticed(kind):
 def test_sentences_in_another_order_are_no_story():
     """The null: each sentence is right by itself."""
     rng, mixed = Random(0), []
-    for text in REAL[:60]:
+    for text in real()[:60]:
         first, *rest = split_sentences(text)
         order = sorted(range(len(rest)), key=lambda _: rng.random())
         mixed.append(" ".join([first, *(rest[i] for i in order)]))

@@ -1,5 +1,6 @@
 """The judge of plain stories: real ones hold, planted contradictions do not."""
 
+from functools import cache
 from random import Random
 
 import pytest
@@ -10,11 +11,14 @@ from coursekit.data.world.judge import judged
 from coursekit.data.world.lexicon import ADJECTIVES
 from coursekit.data.world.plain_judge import judge_plain
 
-REAL = [story.text for story in stories(300, "train", 31) + stories(300, "test", 31)]
+
+@cache
+def real():
+    return [story.text for story in stories(300, "train", 31) + stories(300, "test", 31)]
 
 
 def test_real_stories_are_accepted():
-    shares = judged(REAL, judge_plain)
+    shares = judged(real(), judge_plain)
     assert shares["stories consistent"] >= 0.995
     assert shares["sentences understood"] >= 0.999
 
@@ -51,7 +55,7 @@ def test_what_no_plain_story_says_is_not_understood():
 
 def test_an_adjective_by_chance_is_mostly_noticed():
     rng, noticed, n = Random(5), 0, 0
-    for text in REAL:
+    for text in real():
         words = text.split(" ")
         places = [i for i, word in enumerate(words) if word.strip(".") in ADJECTIVES]
         if places:

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -10,7 +11,11 @@ from coursekit.data.world import CLAUSES, as_text, sentences
 from coursekit.data.world.grammar import split_of
 from coursekit.data.world.lexicon import ADJECTIVES, NOUNS, PEOPLE, VERBS
 
-MANY = sentences(6000, seed=3)
+
+@cache
+def many():
+    return sentences(6000, seed=3)
+
 
 # an independent reading of French: each word form with the genders and numbers it can have
 FORMS: dict[str, set[tuple[str, str]]] = {}
@@ -29,13 +34,13 @@ VOWELS = "aeiouyâàéèêëîïôœû"
 
 def test_the_same_on_every_machine():
     """The digest was computed once; it may change only with the words or the grammar."""
-    text = "\n".join(as_text(s.en) + "|" + as_text(s.fr) for s in MANY)
+    text = "\n".join(as_text(s.en) + "|" + as_text(s.fr) for s in many())
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "279b483901f2c531"
 
 
 def test_articles_adjectives_and_nouns_agree_in_french():
     checked = Counter()
-    for sentence in MANY:
+    for sentence in many():
         words = sentence.fr
         for i, word in enumerate(words):
             if word not in ARTICLES or (word in ("la", "le", "les") and i + 1 == len(words)):
@@ -72,7 +77,7 @@ def test_states_agree_with_their_subject_in_french():
 
 
 def test_french_elides_before_vowels_and_nowhere_else():
-    for sentence in MANY:
+    for sentence in many():
         for word, after in itertools.pairwise(sentence.fr):
             opens = after[0].lower() in VOWELS or after in ("homme", "hommes", "histoire", "histoires")
             if word in ("le", "la", "ne", "que", "de"):
@@ -83,7 +88,7 @@ def test_french_elides_before_vowels_and_nowhere_else():
 
 def test_french_negates_around_the_verb():
     seen = 0
-    for sentence in MANY:
+    for sentence in many():
         denials = sum(word in ("didn't", "wasn't", "weren't") for word in sentence.en)
         places = [i for i, word in enumerate(sentence.fr) if word in ("ne", "n'")]
         assert len(places) == denials == sentence.fr.count("pas")
@@ -98,7 +103,7 @@ def test_french_negates_around_the_verb():
 
 def test_a_denied_verb_has_any_and_no_other():
     seen = Counter()
-    for sentence in MANY:
+    for sentence in many():
         for event in sentence.events:
             article = sentence.en[event.target_span[0]]
             assert article != ("some" if event.negated else "any"), as_text(sentence.en)
@@ -109,7 +114,7 @@ def test_a_denied_verb_has_any_and_no_other():
 
 def test_nothing_is_said_twice_or_denied_or_out_of_place():
     """No *big box ... because it was big* (or small), no empty ladder, no dog that meets itself."""
-    for sentence in MANY:
+    for sentence in many():
         spoken_of = [thing.label for event in sentence.events for thing in (event.subject, event.target)]
         assert len(set(spoken_of)) == len(spoken_of), as_text(sentence.en)
         for state in sentence.states:
@@ -125,7 +130,7 @@ def test_nothing_is_said_twice_or_denied_or_out_of_place():
 
 def test_links_are_a_translation_word_by_word():
     dictionary: dict[str, set[str]] = {}
-    for sentence in MANY:
+    for sentence in many():
         linked_en, linked_fr = {i for i, _ in sentence.links}, {j for _, j in sentence.links}
         assert linked_en == set(range(len(sentence.en)))
         assert linked_fr == set(range(len(sentence.fr)))
@@ -145,9 +150,9 @@ def test_links_are_a_translation_word_by_word():
 def test_some_links_cross():
     """Adjectives follow their noun: a translation that keeps the order would be wrong."""
     crossing = sum(
-        any(i < k and j > m for (i, j), (k, m) in itertools.combinations(sentence.links, 2)) for sentence in MANY
+        any(i < k and j > m for (i, j), (k, m) in itertools.combinations(sentence.links, 2)) for sentence in many()
     )
-    assert crossing / len(MANY) > 0.2
+    assert crossing / len(many()) > 0.2
 
 
 def test_the_antecedent_is_the_one_that_the_adjective_is_said_of():
@@ -206,7 +211,7 @@ def test_it_is_large_and_varied():
 
 
 def test_tags_and_sentiment():
-    for sentence in MANY:
+    for sentence in many():
         for word, tag in zip(sentence.en, sentence.tags):
             assert (tag == "B-PERSON") == (word in PEOPLE)
             assert (tag == "B-DAY") == word.endswith("day")
