@@ -66,9 +66,9 @@ def test_an_exercise_has_its_anatomy(master):
 
 
 def printed(notebook, name: str) -> str:
-    """All that a cell has printed: a slow machine hands it over in several pieces."""
+    """All that a cell has shown, as text."""
     (cell,) = (cell for cell in notebook.cells if cell.id == name)
-    return "".join(out.text for out in cell.outputs if out.output_type == "stream")
+    return "".join(out.data["text/plain"] for out in cell.outputs if out.output_type == "display_data")
 
 
 @pytest.mark.slow
@@ -91,7 +91,9 @@ def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
     assert executed.cells[-1].execution_count, "the last cell was reached"
     for cell in executed.cells:
         if mark_up(cell).get("grade") and cell.cell_type == "code":
-            assert [out.output_type for out in cell.outputs] == ["error"]
+            *card, error = [out.output_type for out in cell.outputs]
+            checked = cell.outputs[-1].get("ename") == "CheckFailed"  # and not a name that the stub did not make
+            assert (card, error) == (["display_data"] if checked else [], "error")
     score = printed(executed, "score")
     assert re.search(r"so far +0 of", score)
     assert result["error"] is None
@@ -107,8 +109,11 @@ def error_shown(tmp_path, path, answer, source):
     notebook.cells[1].source = source
     nbformat.write(notebook, tmp_path / "x.ipynb")
     execute(tmp_path / "x.ipynb", tmp_path / "out")
-    (error,) = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[-1].outputs
-    return "\n".join(error.traceback)
+    card, error = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[-1].outputs
+    text = card.data["text/plain"]
+    assert error.traceback == [text.splitlines()[0]], "the card says the rest"
+    assert error.evalue == text.partition("\n\n")[0], "whoever reads the run still finds the words"
+    return text
 
 
 def test_an_error_in_a_notebook_shows_words_and_no_traceback_of_ours(tmp_path):
