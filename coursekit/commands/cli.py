@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, fetch, single, site, slides, release, publish, new, grade, doctor, …"""
+"""The command ``coursekit``: lab, run, train, progress, fetch, single, site, slides, release, new, grade, doctor, …"""
 
 import contextlib
 import importlib
@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from coursekit import __version__
+import coursekit
 from coursekit.commands import doctor as diagnosis
 from coursekit.commands import lectures
 from coursekit.commands.grade import app as grade
@@ -34,7 +34,7 @@ console = Console()
 
 def say_version(wanted: bool) -> None:
     if wanted:
-        say(f"coursekit {__version__}")
+        say(f"coursekit {coursekit.__version__}")
         raise typer.Exit
 
 

@@ -73,7 +73,6 @@ def row(parts: list[Part]) -> tuple[str, str, str]:
     done = [f"✓ {one.name} {one.points}" for one in code if one.earned == one.points]
     to_do = [f"✗ {one.name} {one.earned} of {one.points}" for one in code if one.earned not in (None, one.points)]
     to_do += [f"– {one.name} {one.points}" for one in code if one.earned is None]
-    for one in parts:
-        if one.written:
-            (to_do if one.earned is None else done).append(f"– {one.name}, {one.points} for a person to give")
+    done += [f"… {one.name}, a person reads it" for one in parts if one.written and one.earned is not None]
+    to_do += [f"– {one.name} {one.points}, in words" for one in parts if one.written and one.earned is None]
     return points, "\n".join(done), "\n".join(to_do)

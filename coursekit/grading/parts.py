@@ -339,8 +339,9 @@ def show(text: str, draw: str, *arguments: Any) -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or "text/html" not in shell.display_formatter.active_types:
         return False
+    from IPython.display import display
+
     card = importlib.import_module("coursekit.grading.card")  # by name: no mark depends on it (see closure.py)
-    display = sys.modules["IPython"].display.display
     display({"text/plain": text, "text/html": getattr(card, draw)(*arguments)}, raw=True)
     return True
 

@@ -62,11 +62,11 @@ def test_what_a_check_says_is_found_however_it_was_said(output, folder, monkeypa
     with pytest.raises(CheckFailed) as failed:
         PART(lambda x: 3 * x)
     save(folder, output(failed.value.text))
-    assert "01_one 0 of 10 ✗ double 0 of 5 – halve 5 – why, 4 for a person to give" in told(monkeypatch, capsys)
+    assert "01_one 0 of 10 ✗ double 0 of 5 – halve 5 – why 4, in words" in told(monkeypatch, capsys)
     PART(lambda x: 2 * x)
     save(folder, output(capsys.readouterr().out), source="Because.")
     found = told(monkeypatch, capsys)
-    assert "01_one 5 of 10 ✓ double 5 – halve 5 – why, 4 for a person to give" in found
+    assert "01_one 5 of 10 ✓ double 5 – halve 5 … why, a person reads it" in found
     assert "02_two 0 of 10 not begun" in found
     assert "for you alone" in found
 
