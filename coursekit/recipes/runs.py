@@ -96,9 +96,9 @@ def unfit(folder: Path) -> str | None:
             pass
     except OSError as error:
         return f"{folder}: nothing can be written there: {error.strerror}"
-    if (folder / "metrics.json").exists() and (folder / "model.safetensors").exists():
-        command = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("command", "another recipe")
-        return f"{folder} holds a model already, of {command!r}: name the folder above it, or a new one"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        command = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["command"]
+        return f"{folder} holds what {command!r} has written: name the folder above it, or a new one"
     return None
 
 
@@ -132,12 +132,14 @@ def to_the_end(training: Training, name: str, clock: "Clock | None" = None) -> N
             raise KeyboardInterrupt(f"{where}, which is saved; the same command goes on from there")
 
         training.after_step = after_step
-        for record in training:
-            if clock is not None:
-                clock.save()
-            measured |= {key: value for key, value in record.items() if key not in ("step", "lr", "grad_norm")}
-            bar.set_postfix_str(in_words(measured), refresh=False)
-        training.after_step = None
+        try:
+            for record in training:
+                if clock is not None:
+                    clock.save()
+                measured |= {key: value for key, value in record.items() if key not in ("step", "lr", "grad_norm")}
+                bar.set_postfix_str(in_words(measured), refresh=False)
+        finally:
+            training.after_step = None
         if (steps := training.step - bar.initial) > 0:
             bar.end(f"{name}: {steps:,} steps in {bar.seconds:.0f} s, {in_words(measured)}")
 

@@ -94,7 +94,8 @@ def test_folders_that_cannot_be_written_are_refused_before_anything_is_forgotten
     file = tmp_path / "file"
     assert refused(file) == f"{option} {file}: {file} is a file, and a folder is needed\n"
     assert refused(file / "below") == f"{option} {file / 'below'}: {file} is a file, and a folder is needed\n"
-    assert "holds a model already, of 'python -m coursekit.recipes.vit vit'" in refused(CHECKPOINTS / "vit")
+    for name, command in (("vit", "vit vit"), ("ladder", "ladder")):  # with weights, and with metrics alone
+        assert f"holds what 'python -m coursekit.recipes.{command}' has written" in refused(CHECKPOINTS / name)
     given = read_command("some", "about", ["--state", str(tmp_path / "new/er"), "--out", str(tmp_path / "open")])
     assert given.out == tmp_path / "open"
     assert not (tmp_path / "new").exists(), "looking leaves nothing behind"
