@@ -13,7 +13,7 @@ import pytest
 from coursekit.commands.lectures import execute, home
 from coursekit.grading import GradingError
 from coursekit.grading.parts import GIVEN
-from coursekit.grading.release import checks_of, mark_up, masters, problems_of, release, student_kit
+from coursekit.grading.release import CHECK, checks_of, mark_up, masters, problems_of, release, student_kit
 
 MASTERS = masters(home())
 SEQ2SEQ = next(path for path in MASTERS if path.stem == "02_seq2seq_attention")
@@ -56,6 +56,12 @@ def test_an_exercise_has_its_anatomy(master):
         told = "below the heading of a part stands a line such as '★★☆ · 20 minutes · 12 points'"
         assert re.match(r"[★☆]{3} · \d+ minutes · \d+ points", heading), told
     assert text.count("<details><summary>Hint</summary>") == len(checks.PARTS), "each checked part has a hint"
+    for number, part in enumerate(checks.PARTS, 1):  # what a card says of them
+        place = next(i for i, cell in enumerate(cells) if cell.id == CHECK + part.name)
+        near = "".join(cell.source for cell in cells[place - 2 : place])
+        assert "<summary>Hint</summary>" in near, f"a hint is above the check of {part.name}"
+        above = "\n".join(cell.source for cell in cells[:place])
+        assert re.findall(r"^## (\d+) · ", above, re.MULTILINE)[-1] == str(number), f"{part.name} is part {number}"
     setup = next(cell.source for cell in cells if cell.id == "setup")
     lecture = nbformat.read(next((home() / "notebooks").glob(f"{master.stem[:2]}_*.ipynb")), as_version=4)
     assert setup == next(cell.source for cell in lecture.cells if cell.id == "setup")
