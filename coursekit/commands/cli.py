@@ -1,4 +1,4 @@
-"""The command ``coursekit``: lab, run, train, fetch, single, site, slides, release, publish, new, grade, doctor, …"""
+"""The command ``coursekit``: lab, run, train, progress, fetch, single, site, slides, release, new, grade, doctor, …"""
 
 import contextlib
 import importlib
@@ -18,7 +18,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
+import coursekit
 from coursekit.commands import doctor as diagnosis
 from coursekit.commands import lectures
 from coursekit.commands.grade import app as grade
@@ -28,6 +30,20 @@ from coursekit.recipes import recipes
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(grade, name="grade")
 console = Console()
+
+
+def say_version(wanted: bool) -> None:
+    if wanted:
+        say(f"coursekit {coursekit.__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=say_version, is_eager=True, help="Say the version.")]
+
+
+@app.callback()
+def all_commands(version: Version = False) -> None:
+    pass
 
 
 def fail(message: str, code: int = 2) -> typer.Exit:
@@ -178,11 +194,35 @@ def train(
 
     arguments = [*([variant] if variant else []), *(["--state", str(state)] if state else [])]
     arguments += [*(["--out", str(out)] if out else []), *(["--fresh"] if fresh else [])]
-    with said_on_interrupt("stopped; the same command goes on from the last checkpoint"):
+    with said_on_interrupt("stopped; the same command goes on from what was saved before"):
         try:
             modules[recipe].main(arguments)
         except (CheckpointError, DistributedError, FloatingPointError) as error:
             raise fail(str(error), 1) from None
+
+
+@app.command()
+def progress() -> None:
+    """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
+    from coursekit.commands import progress as seen
+
+    folder = lectures.home() / "exercises"
+    paths = sorted(path for path in folder.glob("*/*.ipynb") if path.stem == path.parent.name)
+    if not paths:
+        raise fail(f"no exercises in {folder}: they come with the course")
+    table, rows = Table("exercise", "points", "done", "to do", show_lines=True), {}
+    for path in paths:
+        try:
+            rows[path.stem] = seen.row(seen.read(path))
+        except lectures.LectureError as problem:
+            rows[path.stem] = "?", "", str(problem)
+    if all(row[2] == seen.NOTHING for row in rows.values()):
+        say(f"No check has been run and saved yet: open a notebook in {folder}, answer, run its checks, save.")
+        return
+    for name, row in rows.items():
+        table.add_row(*(Text("\n".join(map(printable, text.splitlines()))) for text in (name, *row)))
+    console.print(table)
+    say("This is what the checks said when you last saved, for you alone: the marking runs your answers again.")
 
 
 @app.command()
@@ -341,10 +381,11 @@ def new(
 
 @contextlib.contextmanager
 def said_on_interrupt(text: str) -> Iterator[None]:
+    """Say where it was stopped: what the interrupt knows of it, else ``text``."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise fail(text, 130) from None
+    except KeyboardInterrupt as stopped:
+        raise fail(str(stopped) or text, 130) from None
 
 
 def say(text: str) -> None:
@@ -374,6 +415,10 @@ def main() -> None:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except (lectures.LectureError, GradingError) as error:
         sys.exit(fail(str(error)).exit_code)
+    except OSError as error:  # a folder where a file is needed, no right to write, a full disk
+        if error.filename is None:
+            raise
+        sys.exit(fail(f"{error.filename}: {error.strerror}").exit_code)
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's usage errors, wherever typer takes click from
             raise

@@ -66,13 +66,14 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         import nbformat
         from nbclient import NotebookClient
         from nbclient.exceptions import CellExecutionError
+        from nbconvert.preprocessors import CoalesceStreamsPreprocessor
         from traitlets.config import Config
     except ModuleNotFoundError as missing:
         raise LectureError(f"{missing.name} is missing: in the course's folder, pip install -e '.[lab]'") from None
 
     if sys.platform == "win32":
         asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read_notebook(path)
     out.mkdir(parents=True, exist_ok=True)
     claims_file = out / "claims.json"
     claims_file.write_text("[]\n", encoding="utf-8")
@@ -106,12 +107,28 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
     for cell in notebook.cells:
         if "outputs" in cell:
             cell.outputs = [output for output in cell.outputs if not only_a_widget(output)]
+    # the kernel sends what is printed in pieces, as it comes: those that nothing stands between become one
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(notebook, {})
     nbformat.write(notebook, out / "notebook.ipynb")
     page = to_html(notebook, path.stem)
     root = os.path.relpath(path.parent.parent, out)  # links to the source are relative to the notebook's folder
     page = page.replace('href="../coursekit/', f'href="{Path(root).as_posix()}/coursekit/')
     (out / "lecture.html").write_text(page, encoding="utf-8")
     return {"seconds": seconds, "claims": json.loads(claims_file.read_text(encoding="utf-8")), "error": error}
+
+
+def read_notebook(path: Path) -> Any:
+    """A notebook from its file.
+
+    Raises:
+        LectureError: the file is none, or was not written to its end.
+    """
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except (ValueError, AttributeError, LookupError, TypeError):
+        raise LectureError(f"{path} is no notebook: was it written to its end?") from None
 
 
 def own_sockets(folder: str) -> dict[str, str]:

@@ -19,7 +19,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coursekit.commands.lectures import LectureError, has_error, home, lectures, markdown_html, mathml, only_a_widget
+from coursekit.commands.lectures import (
+    LectureError,
+    has_error,
+    home,
+    lectures,
+    markdown_html,
+    mathml,
+    only_a_widget,
+    read_notebook,
+)
 from coursekit.commands.single import models, single
 from coursekit.files import write_atomically
 
@@ -111,19 +120,17 @@ def executed(path: Path, results: Path) -> Any | None:
 
     What ``coursekit publish`` writes is taken as it is today: it changes nothing that was computed.
     """
-    import nbformat
-
     file = results / path.stem / "notebook.ipynb"
     if not file.exists():
         return None
-    notebook = nbformat.read(file, as_version=4)
+    notebook = read_notebook(file)
     if any(has_error(cell) for cell in notebook.cells):
         raise LectureError(
             f"{path.stem} stopped at an error: mend it and execute it again, coursekit run {number(path)}"
         )
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in notebook.cells):
         raise LectureError(f"{path.stem} was stopped before its end: execute it again, coursekit run {number(path)}")
-    today = {cell.get("id"): cell.source for cell in nbformat.read(path, as_version=4).cells}
+    today = {cell.get("id"): cell.source for cell in read_notebook(path).cells}
     for cell in notebook.cells:
         if cell.id in ("title", "setup"):
             cell.source = today.get(cell.id, cell.source)
@@ -136,9 +143,7 @@ def number(path: Path) -> str:
 
 def is_stale(notebook: Any, path: Path) -> bool:
     """Whether the lecture has changed since it was executed."""
-    import nbformat
-
-    now = nbformat.read(path, as_version=4)
+    now = read_notebook(path)
     return [cell.source for cell in now.cells] != [cell.source for cell in notebook.cells]
 
 
@@ -253,7 +258,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     for path, notebook in done.items():
         note = None
         if notebook is None:
-            notebook = nbformat.read(path, as_version=4)
+            notebook = read_notebook(path)
             note = f"{path.stem} is not executed yet, so its page has no outputs: coursekit run {number(path)}"
         elif is_stale(notebook, path):
             note = f"{path.stem} has changed since it was executed: coursekit run {number(path)}"

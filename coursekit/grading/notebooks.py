@@ -38,9 +38,8 @@ def cells_of(data: bytes, file: str) -> list[Cell]:
         notebook = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         kind = PurePosixPath(file).suffix
-        raise NoNotebookError(
-            why_not_json(data, error) if kind == ".ipynb" else f"not a notebook: a {kind[:20]} file"
-        ) from None
+        said = f"a {kind[:20]} file" if kind else "a file whose name has no ending"
+        raise NoNotebookError(why_not_json(data, error) if kind == ".ipynb" else f"not a notebook: {said}") from None
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list):
         raise NoNotebookError("not a notebook: JSON without a list of cells")

@@ -7,10 +7,12 @@ and judges the arrays that come out of it.
 
 import functools
 import hashlib
+import importlib
 import inspect
 import linecache
 import os
 import re
+import sys
 import textwrap
 import traceback
 import types
@@ -34,6 +36,8 @@ UNREAD = (
     "of PyTorch, NumPy and Python, and your own. Write it in another way"
 )
 IDLE = "this is right, but an answer that does nothing has it, too: it counts as soon as something of {} is right"
+SAME = "the same"
+UNANSWERED = "not answered yet: replace the line that raises NotImplementedError"
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 LARGEST_WEIGHT = 1e6  # a thousand times and more what trainings here end with
 
@@ -70,6 +74,14 @@ class Verdict(NamedTuple):
     of: int
     words: str  # empty where all is right
     case: int | None  # number of the first case that failed
+
+
+class Row(NamedTuple):
+    """An aspect as a student sees it."""
+
+    verdict: Verdict
+    words: str  # why points are missing: of a mistake that a row above has named, only that it is the same
+    details: list[str]  # what was tried, and how to try it again
 
 
 @dataclass
@@ -251,7 +263,7 @@ class Part:
             except Unusable as problem:
                 answers.append(problem)
             except NotImplementedError:
-                answers.append(Unusable("not answered yet: replace the line that raises NotImplementedError"))
+                answers.append(Unusable(UNANSWERED))
             except KeyboardInterrupt:
                 raise CheckFailed(f"✗ {self.name}: interrupted. An endless loop? It was given {case.about}") from None
             except Exception as error:
@@ -259,19 +271,24 @@ class Part:
                 answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
         verdicts = self.verdicts(cases, answers, faults)
         self.earned = sum(verdict.points for verdict in verdicts)
-        title = f"{self.name}: {self.earned} of {self.points} points"
+        title, rows, told = f"{self.name}: {self.earned} of {self.points} points", [], set()
+        for verdict in verdicts:
+            shown, number = SAME if verdict.words in told else verdict.words, verdict.case
+            told |= {verdict.words} - {""}
+            hides = number is None or shown == SAME or cases[number].arguments is None
+            rows.append(Row(verdict, shown, [] if hides else self.details(cases[number], number, answers[number])))
         if self.earned == self.points:
-            print(f"✓ {title}")
+            if not show(f"✓ {title}", "card", self, rows):
+                print(f"✓ {title}")
             return
-        lines, told, width = [f"✗ {title}"], set(), max(map(len, self.aspects))
-        for aspect, points, of, words, number in verdicts:
-            shown = "the same" if words in told else words
-            told.add(words)
-            line = f"{aspect:{width}}  {points} of {of}" + (f": {shown}" if words else "")
+        lines, width = [f"✗ {title}"], max(map(len, self.aspects))
+        for (aspect, points, of, _, _), shown, details in rows:
+            line = f"{aspect:{width}}  {points} of {of}" + (f": {shown}" if shown else "")
             lines += textwrap.wrap(line, 92, initial_indent="  ", subsequent_indent=" " * (width + 4))
-            if number is not None and shown == words and cases[number].arguments is not None:
-                lines += [" " * (width + 4) + line for line in self.details(cases[number], number, answers[number])]
-        raise CheckFailed("\n".join(lines), next((errors[v.case] for v in verdicts if v.case in errors), None))
+            lines += [" " * (width + 4) + line for line in details]
+        failed = CheckFailed("\n".join(lines), next((errors[v.case] for v in verdicts if v.case in errors), None))
+        failed.shown = show("\n".join(failed.lines()), "card", self, rows, failed.where())
+        raise failed
 
     def details(self, case: Case, number: int, answer: Arrays | Unusable) -> list[str]:
         """What a failed case was, how to call it again, and small results beside what they should be."""
@@ -297,37 +314,66 @@ def first_line(error: BaseException) -> str:
 
 
 def score(parts: Sequence[Part], written: dict[str, int]) -> None:
-    """Print the points so far, from the latest check of each part in this session."""
-    width = max(map(len, [*(part.name for part in parts), *written]))
+    """Show the points so far, from the latest check of each part in this session."""
+    width, lines = max(map(len, [*(part.name for part in parts), *written])), []
     for number, part in enumerate(parts, 1):
         earned = part.earned or 0
         bar = "█" * round(10 * earned / part.points)
         note = "" if part.earned is not None else "  not checked yet"
-        print(f"{number}  {part.name:{width}}  {bar:░<10}  {earned:3} of {part.points:3}{note}")
+        lines.append(f"{number}  {part.name:{width}}  {bar:░<10}  {earned:3} of {part.points:3}{note}")
     for number, (name, points) in enumerate(written.items(), len(parts) + 1):
-        print(f"{number}  {name:{width}}  {'':10}    – of {points:3}  a person reads it")
+        lines.append(f"{number}  {name:{width}}  {'':10}    – of {points:3}  a person reads it")
     reached, of = sum(part.earned or 0 for part in parts), sum(part.points for part in parts)
-    print(f"   {'so far':{width}}  {'':10}  {reached:3} of {of:3}  and {sum(written.values())} for a person to give")
+    lines.append(
+        f"   {'so far':{width}}  {'':10}  {reached:3} of {of:3}  and {sum(written.values())} for a person to give"
+    )
+    if not show("\n".join(lines), "overview", parts, written):
+        print("\n".join(lines))
+
+
+def show(text: str, draw: str, *arguments: Any) -> bool:
+    """Show ``text`` in a notebook as what the function ``draw`` of ``card.py`` makes; False where nothing can be drawn.
+
+    The text stays beside the drawing, for whatever shows no HTML.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or "text/html" not in shell.display_formatter.active_types:
+        return False
+    from IPython.display import display
+
+    card = importlib.import_module("coursekit.grading.card")  # by name: no mark depends on it (see closure.py)
+    display({"text/plain": text, "text/html": getattr(card, draw)(*arguments)}, raw=True)
+    return True
 
 
 class CheckFailed(AssertionError):
-    """A check that failed: in a notebook one sees its words, and the traceback of the student's own code."""
+    """A check that failed: in a notebook one sees its words, and the traceback of the student's own code.
+
+    Where they are ``shown`` already, on a card, only the first line is left for the exception to say.
+    """
 
     def __init__(self, text: str, cause: BaseException | None = None):
         super().__init__(text)
-        self.text, self.cause = text, cause
+        self.text, self.cause, self.shown = text, cause, False
 
     def _render_traceback_(self) -> list[str]:
+        return self.text.splitlines()[:1] if self.shown else self.lines()
+
+    def lines(self) -> list[str]:
+        return [self.text, "", *self.where()] if self.cause is not None else [self.text]
+
+    def where(self) -> list[str]:
+        """The student's own code at which it stopped, if that is the cause."""
         if self.cause is None:
-            return [self.text]
+            return []
         lines = []
         for frame in traceback.extract_tb(self.cause.__traceback__):
             if where := place_of(frame.filename):
                 lines += [f"  {where}, line {frame.lineno}, in {frame.name}", f"    {frame.line}"]
         if not lines:
-            return [self.text, "", "The call itself failed: has it the arguments asked for?"]
+            return ["The call itself failed: has it the arguments asked for?"]
         error = f"{type(self.cause).__name__}: {first_line(self.cause)}".rstrip(": ")
-        return [self.text, "", "Where it stopped:", *lines, error]
+        return ["Where it stopped:", *lines, error]
 
 
 YOURS, GIVEN_CELL = "your cell", "a given cell"

@@ -295,6 +295,8 @@ def autograder_zip(home: Path, exercise: str, out: Path, private: Path | None = 
     Returns:
         ``out``.
     """
+    if out.is_dir():
+        raise GradingError(f"{out} is a folder: name a zip")
     with tempfile.TemporaryDirectory() as folder:
         kit = Path(folder)
         put_course(home, exercise, kit, ("setup.sh", "run_autograder", "install.sh"))

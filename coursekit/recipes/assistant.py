@@ -10,7 +10,6 @@ All but the first train the upper half of the blocks only; so they are smaller o
 first with what it changed.
 """
 
-import json
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -46,7 +45,7 @@ from coursekit.models.grpo import group_advantages, grpo_objective
 from coursekit.models.reward import RewardModel, preference_loss
 from coursekit.nn.log_probs import token_log_probs
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.recipes.runs import Clock, read_command, report, to_the_end
 from coursekit.text.bpe import BPE
 from coursekit.text.chat import END_OF_TURN, with_chat
 from coursekit.train import Training, adamw, constant, device, seed, warmup_cosine
@@ -457,10 +456,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         compared = comparisons(asked[:PAIRS], TASTE, NOISE)
         learn = {"reward": reward_training, "chosen": chosen_training, "preferred": preference_training}[variant]
         run = learn(model, compared, tokenizer, steps, **options)
-    for record in run:
-        clock.save()
-        shown = {name: float(f"{value:.4g}") for name, value in record.items()}
-        print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    to_the_end(run, variant, clock)
     load_weights(folder / "best.safetensors", model)
     write(model.cpu(), variant, checkpoints)
     metrics = {

@@ -32,7 +32,7 @@ from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.few_labels import few_labels
-from coursekit.recipes.runs import Clock, data_hash, read_command, report
+from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_linear
@@ -333,10 +333,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         **{"evaluate": evaluate, "evaluate_every": EVALUATE_EVERY},
         **{"monitor": "stories: next sentence", "higher_is_better": True},
     )
-    for record in training:
-        clock.save()
-        shown = {name: float(f"{value:.4g}") for name, value in record.items()}
-        print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    to_the_end(training, variant, clock)
     distributed.leave_to_first()
     return finish(variant, model.cpu(), tokenizer, training.history, hashes, clock.seconds(), checkpoints / variant)
 

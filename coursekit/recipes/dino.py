@@ -5,7 +5,6 @@ beside this file: float16 weights in Hugging Face's layout, and ``metrics.json``
 with strong changes of colour. It can be stopped and started again at will.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from coursekit.models.dino import DINO, DINOConfig, dino_loss
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.attention import record_attention
 from coursekit.recipes import CHECKPOINTS, unlabelled
-from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.recipes.runs import Clock, read_command, report, to_the_end
 from coursekit.recipes.vit import as_numbers, scaled
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 
@@ -110,8 +109,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
         folder=folder,
         save_every=SAVE_EVERY,
     )
-    for record in training:
-        print(json.dumps({name: float(f"{value:.4g}") for name, value in record.items()}), flush=True)
+    to_the_end(training, f"dino, {folder.name}", clock)
     return model, training
 
 

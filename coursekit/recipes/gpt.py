@@ -26,7 +26,7 @@ from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, data_hash, read_command, report
+from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
@@ -157,10 +157,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
 
     monitor = {"monitor": "bits per character", "evaluate": evaluate}
     training = Training(model, loss, data, optimizer, steps, schedule=schedule, **monitor, **settings)
-    for record in training:
-        clock.save()
-        shown = {name: float(f"{value:.4g}") for name, value in record.items()}
-        print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    to_the_end(training, variant, clock)
     distributed.leave_to_first()
     load_weights(folder / "best.safetensors", model)
     best = json.loads((folder / "best.json").read_text(encoding="utf-8"))["step"]

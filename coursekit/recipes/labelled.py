@@ -6,7 +6,6 @@ colours, rates, decay and clipping; and what is kept is an average of the weight
 stopped and started again at will.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from coursekit.data.crops import multi_crop
 from coursekit.data.shapes import CLASSES
 from coursekit.models.vit import ViT, vit_loss
 from coursekit.recipes import CHECKPOINTS, dino, unlabelled
-from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.recipes.runs import Clock, read_command, report, to_the_end
 from coursekit.recipes.vit import accuracy, scaled
 from coursekit.train import EMA, Training, adamw, device, seed, warmup_cosine
 
@@ -93,8 +92,7 @@ def run(folder: Path, clock: Clock, begun: ViT | None = None) -> tuple[ViT, ViT,
         folder=folder,
         save_every=dino.SAVE_EVERY,
     )
-    for record in training:
-        print(json.dumps({name: float(f"{value:.4g}") for name, value in record.items()}), flush=True)
+    to_the_end(training, f"labelled, {folder.name}", clock)
     return model, ema.average, training
 
 

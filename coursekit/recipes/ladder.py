@@ -8,7 +8,6 @@ In the metrics ``["runs"][swap][seed]`` is what ``run`` returns, for ``"GPT"`` a
 of those above it; ``["checks"][swap][factor]`` is the same with another learning rate, for the first and the last.
 """
 
-import json
 import platform
 from collections.abc import Sequence
 from functools import cache, partial
@@ -27,7 +26,7 @@ from coursekit.nn.blocks import Block
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, each_once, read_command
+from coursekit.recipes.runs import Clock, each_once, read_command, to_the_end
 from coursekit.text.bpe import END
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
@@ -115,11 +114,7 @@ def run(height: int, start: int, folder: Path, clock: Clock, factor: float = 1.0
     settings = {"log_every": 100, "save_every": 200, "folder": folder / f"{height} {start} {factor:g}"}
     data = Shuffled({"ids": rows()}, BATCH, start)
     training = Training(model, gpt_loss, data, optimizer, STEPS, schedule=warmup_cosine(WARMUP, floor=0.05), **settings)
-    for record in training:
-        clock.save()
-        print(
-            f"{clock.seconds():.0f} s, {height} swaps, seed {start}, rate {factor:g}: {json.dumps(record)}", flush=True
-        )
+    to_the_end(training, f"{height} swaps, seed {start}, rate {factor:g}", clock)
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "bits per character": bits_of_each_source(model.eval()),

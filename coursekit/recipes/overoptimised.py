@@ -44,7 +44,7 @@ from coursekit.recipes.assistant import (
     verdicts,
     with_dropout,
 )
-from coursekit.recipes.runs import each_once, read_command
+from coursekit.recipes.runs import each_once, read_command, to_the_end
 from coursekit.text.bpe import BPE
 from coursekit.text.chat import END_OF_TURN
 from coursekit.train import Training, adamw, constant, device, seed
@@ -76,7 +76,7 @@ def reward_model(pairs: int, steps: int, start: int = 0) -> RewardModel:
     seed(start)
     model = RewardModel(deepcopy(model)).to(device())
     compared = comparisons(requests(pairs, seed=start + 1), Taste(), assistant.NOISE, start)
-    reward_training(model, compared, tokenizer, steps).fit()
+    to_the_end(reward_training(model, compared, tokenizer, steps), f"reward model, {pairs:,} comparisons")
     return model.eval()
 
 
@@ -207,7 +207,8 @@ def policy_points(beta: float, start: int) -> list[dict[str, float]]:
     optimizer = adamw(freeze_lower_half(policy), RATE)
     point(policy)
     options = {"evaluate": point, "evaluate_every": UPDATES // 6, "log_every": UPDATES // 6}
-    Training(policy, ppo_objective(clip=None), data, optimizer, UPDATES, schedule=constant, **options).fit()
+    run = Training(policy, ppo_objective(clip=None), data, optimizer, UPDATES, schedule=constant, **options)
+    to_the_end(run, f"policy, beta {beta:g}, seed {start}")
     return points
 
 
@@ -228,7 +229,7 @@ def taste_shares(taste: Taste) -> dict[str, float]:
     seed(0)
     policy = deepcopy(model)
     for learn in (chosen_training, preference_training):
-        learn(policy, compared, tokenizer, TASTE_STEPS).fit()
+        to_the_end(learn(policy, compared, tokenizer, TASTE_STEPS), f"taste, {learn.__name__}")
     return measure(policy.eval(), tokenizer)
 
 

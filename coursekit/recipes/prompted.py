@@ -24,7 +24,7 @@ from coursekit.data.prompts import Prompted, as_ids, classifications, instructio
 from coursekit.decode.text import complete
 from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import each_once, read_command
+from coursekit.recipes.runs import each_once, read_command, to_the_end
 from coursekit.text.bpe import BPE
 from coursekit.train import Training, adamw, device, warmup_cosine
 from coursekit.train.checkpoint import load_weights, save_json
@@ -82,8 +82,7 @@ def teach_tasks(folder: Path) -> dict[str, Any]:
     options = {"evaluate": evaluate, "monitor": "translations", "higher_is_better": True, "folder": folder}
     options |= {"log_every": EVERY, "evaluate_every": EVERY, "save_every": EVERY}
     run = prompted_training(model, pairs, tokenizer, TASK_STEPS, **options)
-    for record in run:
-        print(json.dumps(record), flush=True)
+    to_the_end(run, "all tasks")
     load_weights(folder / "best.safetensors", model)
     before = evaluate(model.eval(), "test")
     write(model, folder / "rounded")
@@ -101,7 +100,7 @@ def curve_point(beginning: str, n: int) -> float:
     if beginning == "from scratch":
         model = gpt.new_gpt("gpt-documentation")
     run = prompted_training(model.to(device()), translations(n), tokenizer, STEPS)
-    run.fit()
+    to_the_end(run, f"{beginning}, {n:,} pairs")
     return share_exact(model.eval(), tokenizer, translations(TESTED, "test"))
 
 

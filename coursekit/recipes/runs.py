@@ -1,17 +1,22 @@
 """What all recipes share: the command line, how long a run has computed over all its lives, and what it has read."""
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coursekit.train import device, distributed
+from coursekit.train import Training, device, distributed
+from coursekit.train.bar import new_bar
 from coursekit.train.checkpoint import runs_folder, save_json
 
 
@@ -49,7 +54,8 @@ def read_command(
         alone: variants that several processes cannot share, each with the reason.
 
     Raises:
-        SystemExit: the arguments are wrong, or torchrun started several processes for such a variant.
+        SystemExit: the arguments are wrong, nothing can be written into one of the folders, or torchrun started several
+            processes for such a variant.
     """
     variants = list(variants)
     parser = argparse.ArgumentParser(prog=f"python -m coursekit.recipes.{recipe}", description=about)
@@ -67,12 +73,103 @@ def read_command(
     if distributed.world_size() > 1 and variant in (alone or {}):
         words = f"{variant} is trained by one process, so start it without torchrun: {alone[variant]}"
         raise SystemExit(words if distributed.rank() == 0 else 1)
+    for option, place in (("--state", chosen.state), ("--out", chosen.out)):
+        if place is not None and (problem := unfit(place)):
+            if distributed.rank() == 0:
+                print(f"{option} {problem}", file=sys.stderr)
+            raise SystemExit(2)
     folder = (chosen.state or runs_folder() / "recipes") / named(variant)
     if chosen.fresh:
         with distributed.in_turn(device()):
             if distributed.rank() == 0 and folder.exists():
                 shutil.rmtree(folder)
     return Chosen(variant, folder, chosen.out, chosen.fresh)
+
+
+def unfit(folder: Path) -> str | None:
+    """Why a run cannot write into ``folder``, which need not be there, in a sentence; better now than hours later."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        return f"{folder}: {there} is a file, and a folder is needed"
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        return f"{folder}: nothing can be written there: {error.strerror}"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        command = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["command"]
+        return f"{folder} holds what {command!r} has written: name the folder above it, or a new one"
+    return None
+
+
+def to_the_end(training: Training, name: str, clock: "Clock | None" = None) -> None:
+    """Run a training to its end, while a bar shows the step, the time that remains and what was measured last.
+
+    Control-C ends it when its step is done: everything is saved, if the training has a folder, and the
+    ``KeyboardInterrupt`` says the step.
+
+    Args:
+        name: what the bar is called.
+        clock: saved with every record, and when the run is stopped.
+    """
+    if distributed.rank() > 0:
+        for _ in training:  # the first shows the progress
+            pass
+        return
+    bar, measured = new_bar(training.steps, training.step, name), {}
+    with noting_interrupts() as asked, contextlib.closing(bar):
+
+        def after_step() -> None:
+            bar.update(training.step - bar.n)
+            if not asked:
+                return
+            where = f"stopped after step {training.step:,} of {training.steps:,}"
+            if training.folder is None:
+                raise KeyboardInterrupt(f"{where} of {name}, which begins again; what was finished before is kept")
+            training.save()
+            if clock is not None:
+                clock.save()
+            raise KeyboardInterrupt(f"{where}, which is saved; the same command goes on from there")
+
+        training.after_step = after_step
+        try:
+            for record in training:
+                if clock is not None:
+                    clock.save()
+                measured |= {key: value for key, value in record.items() if key not in ("step", "lr", "grad_norm")}
+                bar.set_postfix_str(in_words(measured), refresh=False)
+        finally:
+            training.after_step = None
+        if (steps := training.step - bar.initial) > 0:
+            bar.end(f"{name}: {steps:,} steps in {bar.seconds:.0f} s, {in_words(measured)}")
+
+
+def in_words(measured: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
+
+
+@contextlib.contextmanager
+def noting_interrupts() -> Iterator[list[int]]:
+    """Inside, Control-C is noted in a list, so that what is being computed comes to its end; the second breaks it off.
+
+    It stays as it was in a thread, where another handler is set, and under torchrun, which ends all processes.
+    """
+    asked: list[int] = []
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread() or distributed.world_size() > 1:
+        yield asked
+        return
+
+    def note(number: int, _: Any) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.write(2, b"\nstopping after this step; Control-C again stops at once, and saves nothing\n")
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def report(metrics: Mapping[str, Any]) -> None:

@@ -10,7 +10,6 @@ the same with another learning rate.
 Source: Kaplan et al. (2020), arXiv 2001.08361; Hoffmann et al. (2022), arXiv 2203.15556, section 3.
 """
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -29,7 +28,7 @@ from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, data_hash, each_once, read_command
+from coursekit.recipes.runs import Clock, data_hash, each_once, read_command, to_the_end
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import EMA, Training, adamw, device, seed
@@ -114,9 +113,7 @@ def run(width: int, folder: Path, clock: Clock, factor: float = 1.0) -> dict[str
         folder=folder / f"{width} {factor:g}",
         precision="float32",
     )
-    for record in training:
-        clock.save()
-        print(f"{clock.seconds():.0f} s, width {width}, rate {factor:g}: {json.dumps(record)}", flush=True)
+    to_the_end(training, f"width {width}, rate {factor:g}", clock)
     return {
         "n": 12 * N_LAYERS * width**2 + VOCAB_SIZE * width,  # in blocks and in the output
         "rate": factor * rate(width),

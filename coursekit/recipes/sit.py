@@ -24,7 +24,7 @@ from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig, sit_loss
 from coursekit.models.vit import ViTConfig, vit_loss
 from coursekit.recipes import CHECKPOINTS, unlabelled
-from coursekit.recipes.runs import Clock, read_command, report
+from coursekit.recipes.runs import Clock, read_command, report, to_the_end
 from coursekit.recipes.vit import WIDTH, accuracy, as_numbers, scaled
 from coursekit.recipes.vit import views as mirrored_and_cropped
 from coursekit.train import Training, adamw, device, load_weights, save_weights, seed, warmup_cosine
@@ -107,8 +107,7 @@ def run(
         folder=folder,
         save_every=SAVE_EVERY,
     )
-    for record in training:
-        print(json.dumps({name: float(f"{value:.4g}") for name, value in record.items()}), flush=True)
+    to_the_end(training, f"{variant}, {folder.name}", clock)
     return model, training
 
 
@@ -172,7 +171,7 @@ def learn_few(
 ) -> nn.Module:
     """``model``, trained on the 120 labelled images from number ``first`` on."""
     data, optimizer, schedule = few_labels(first, augment), adamw(model, rate), warmup_cosine(steps // 10)
-    Training(model, vit_loss, data, optimizer, steps, schedule=schedule).fit()
+    to_the_end(Training(model, vit_loss, data, optimizer, steps, schedule=schedule), "few labels")
     return model
 
 

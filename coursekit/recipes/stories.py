@@ -32,7 +32,7 @@ from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.ngram import KneserNey, NGram
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, data_hash, read_command, report
+from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
@@ -209,10 +209,7 @@ def train(folder: Path, out: Path = FOLDER) -> dict[str, Any]:
         log_every=LOG_EVERY,
         folder=folder,
     )
-    for record in training:
-        clock.save()
-        shown = {name: float(f"{value:.4g}") for name, value in record.items()}
-        print(f"{clock.seconds():.0f} s: {json.dumps(shown)}", flush=True)
+    to_the_end(training, "stories", clock)
     distributed.leave_to_first()
     load_weights(folder / "best.safetensors", model)
     metrics = {

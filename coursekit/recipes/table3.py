@@ -28,7 +28,7 @@ from coursekit.models.transformer import (
     transformer_adam,
     transformer_loss,
 )
-from coursekit.recipes.runs import read_command
+from coursekit.recipes.runs import read_command, to_the_end
 from coursekit.text.vocab import Vocab
 from coursekit.train import Training, seed
 
@@ -80,7 +80,9 @@ def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
     schedule = inverse_sqrt(model.config.d_model, WARMUP)
     options = {"schedule": schedule, "precision": "float32", "log_every": UPDATES}
     started = time.perf_counter()
-    Training(model, transformer_loss(smoothing), data, transformer_adam(model, RATE), UPDATES, **options).fit()
+    optimizer = transformer_adam(model, RATE)
+    run = Training(model, transformer_loss(smoothing), data, optimizer, UPDATES, **options)
+    to_the_end(run, f"{row}, seed {number}")
     seconds = time.perf_counter() - started
     model.eval()
     batch = as_batch(to_ids(held_out, vocab))

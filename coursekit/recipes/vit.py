@@ -7,7 +7,6 @@ fewer and fewer images, and ``… shuffled`` the first on images whose patches h
 again at will.
 """
 
-import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from coursekit.models.rivals.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
 from coursekit.nn.modes import evaluating
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, each_once, read_command, report
+from coursekit.recipes.runs import Clock, each_once, read_command, report, to_the_end
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
@@ -109,7 +108,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor, batch_size: int =
 
 
 def run(
-    kind: str, folder: Path, steps: int, n: int = IMAGES, how: str = "none", **options: Any
+    kind: str, folder: Path, steps: int, n: int = IMAGES, how: str = "none", clock: Clock | None = None, **options: Any
 ) -> tuple[nn.Module, Training]:
     """Train one model on ``n`` images, or go on where ``folder`` says."""
     seed(0)
@@ -118,9 +117,7 @@ def run(
     optimizer = adamw(model, RATES[kind], weight_decay=0.05)
     settings = {"schedule": warmup_cosine(min(WARMUP, steps // 4)), "folder": folder, "save_every": SAVE_EVERY}
     training = Training(model, vit_loss, data, optimizer, steps, **settings | options)
-    for record in training:
-        if record["step"] % 100 == 0:
-            print(f"{kind}, {n} images: {json.dumps({k: float(f'{v:.4g}') for k, v in record.items()})}", flush=True)
+    to_the_end(training, f"{kind}, {n:,} images", clock)
     return model.eval(), training
 
 
@@ -139,7 +136,7 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
         return {"accuracy": accuracy(model, as_numbers(known.images), known.labels)}
 
     options = {"evaluate": evaluate, "evaluate_every": EVALUATE_EVERY, "monitor": "accuracy", "higher_is_better": True}
-    model, training = run("shipped", folder, STEPS["vit"], log_every=100, **options)
+    model, training = run("shipped", folder, STEPS["vit"], log_every=100, clock=clock, **options)
     distributed.leave_to_first()
     config, weights = to_hugging_face(model.cpu())
     weights = {name: tensor.half() for name, tensor in weights.items()}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from coursekit.train.bar import Bar
+from coursekit.train.bar import new_bar
 from coursekit.train.checkpoint import (
     CheckpointError,
     check_same_run,
@@ -89,6 +89,7 @@ class Training:
 
     Attributes:
         step: updates done.
+        after_step: None, or what is called after every step, when its record is read and what is due is saved.
         history: the records so far: ``step``, ``loss`` (mean since the record before), ``lr``,
             ``grad_norm`` (before clipping) and, where evaluated, the metrics.
     """
@@ -151,6 +152,7 @@ class Training:
             if decay_schedule is not None:
                 group.setdefault("initial_weight_decay", group["weight_decay"])
         self.step = 0
+        self.after_step: Callable[[], None] | None = None
         self.history = History()
         self.best: float | None = None
         self.without_better, self.evaluated_at = 0, 0
@@ -177,6 +179,8 @@ class Training:
                     self.save()
                 if record is not None:
                     yield record
+                if self.after_step is not None:
+                    self.after_step()
         finally:
             self.model.eval()
 
@@ -253,12 +257,12 @@ class Training:
 
         An interrupt ends it too, and leaves the weights as they are.
         """
-        bar = Bar(total=self.steps, initial=self.step, unit="step", dynamic_ncols=True)
+        bar = new_bar(self.steps, self.step)
         try:
             for record in self:
                 bar.set_postfix_str(f"loss {record['loss']:.4f}", refresh=False)
                 bar.update(record["step"] - bar.n)
-            taken = f"{bar.n - bar.initial:,} steps in {bar.format_dict['elapsed']:.0f} s"
+            taken = f"{bar.n - bar.initial:,} steps in {bar.seconds:.0f} s"
             bar.end(f"{taken}: loss {self.history[-1]['loss']:.4f}" if self.history else taken)
         except KeyboardInterrupt:
             self.stop()

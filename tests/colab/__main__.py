@@ -180,7 +180,7 @@ def computed_by_children() -> float:
 def points(notebook: Path) -> tuple[int, int]:
     """What a master's last cell says of its answers."""
     outputs = [out for cell in nbformat.read(notebook, as_version=4).cells for out in cell.get("outputs", [])]
-    said = "".join(out.text for out in outputs if out.output_type == "stream")
+    said = "".join(out.get("data", {}).get("text/plain", "") for out in outputs)
     found = re.findall(r"so far +(\d+) of +(\d+) ", said)
     return tuple(map(int, found[-1])) if found else (0, 1)
 

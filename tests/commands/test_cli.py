@@ -10,6 +10,7 @@ import nbformat
 import psutil
 import pytest
 
+import coursekit
 from coursekit.commands import cli, doctor, lectures
 
 
@@ -25,8 +26,9 @@ def run(*arguments, monkeypatch, capsys) -> tuple[int, str, str]:
 def course(tmp_path, monkeypatch):
     """A course of two tiny lectures: one that holds, one that does not."""
     (tmp_path / "notebooks").mkdir()
-    holds = ["from coursekit.viz import bars, claim, claims", "bars({'a': 1});", "bars({'b': 1});"]
+    holds = ["import time; from coursekit.viz import bars, claim, claims", "bars({'a': 1});", "bars({'b': 1});"]
     holds += ["claim('two', 1 + 1, at_least=2)", "claims()"]
+    holds += ["for i in range(3): print(i, flush=True); time.sleep(0.05)\nbars({'c': 1});\nprint(3)"]
     fails = ["from coursekit.viz import claim", "claim('three', 1 + 1, at_least=3)", "print('never')"]
     for name, cells in (("01_holds", holds), ("02_fails", fails)):
         text = nbformat.v4.new_markdown_cell("# Formula $a_1^2$\n\n$$\\sum_s a_s = 1$$")
@@ -46,14 +48,26 @@ def course(tmp_path, monkeypatch):
         (["run", "1", "--jobs", "0"], "--jobs"),
         (["lab", "--port", "x"], "--port"),
         (["lab", "ten"], "no lecture 'ten'"),
+        (["single", "gpt", "--out", "notebooks/01_holds.ipynb/x.py"], "notebooks/01_holds.ipynb/x.py: Not a directory"),
+        (["single", "gpt", "--out", "nowhere/x.py"], "nowhere/x.py: No such file or directory"),
+        (["slides", "1"], "build/01_holds/notebook.ipynb is no notebook: was it written to its end?"),
+        (["progress"], "no exercises in"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, says, course, monkeypatch, capsys):
+    (course / "build/01_holds").mkdir(parents=True)
+    (course / "build/01_holds/notebook.ipynb").write_text('{"cells": [')
     code, out, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
     assert says in err
     assert err.count("\n") == 1
     assert out == ""
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--version", "run", "7"]])
+def test_the_version(arguments, monkeypatch, capsys):
+    code, out, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert (code or 0, out, err) == (0, f"coursekit {coursekit.__version__}\n", "")
 
 
 def test_outside_the_course_it_says_where_to_go(tmp_path, monkeypatch, capsys):
@@ -73,9 +87,10 @@ def test_a_lecture_runs_to_its_files(course, monkeypatch, capsys):
         {"name": "two", "value": 2.0, "at_least": 2, "ok": True, "kind": "measured"}
     ]
     executed = nbformat.read(folder / "notebook.ipynb", as_version=4)
-    assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3, 4, 5]
+    assert [c.execution_count for c in executed.cells[1:]] == [1, 2, 3, 4, 5, 6]
     pictures = ["image/png" in output.get("data", {}) for cell in executed.cells[1:] for output in cell.outputs]
-    assert sum(pictures) == 2, "every figure is shown, not only the first"
+    assert sum(pictures) == 3, "every figure is shown, not only the first"
+    assert [output.get("text") for output in executed.cells[-1].outputs] == ["0\n1\n2\n3\n", None], "in one piece"
     page = (folder / "lecture.html").read_text(encoding="utf-8")
     assert "<math" in page
     assert "$" not in page.split("Formula")[1].split("</div>")[0]
@@ -130,6 +145,7 @@ def test_python_m_coursekit_is_the_same_command():
         (["grade", "02", "exercises", "--out", "README.md"], "cannot write results into README.md: File exists"),
         (["grade", "02", "exercises", "--out", "out", "--roster", "no.csv"], "cannot read the roster no.csv"),
         (["release", "--student", "tests"], "tests is not empty: name a new folder"),
+        (["release", "--gradescope", "02", "--out", "tests"], "tests is a folder: name a zip"),
     ],
 )
 def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):

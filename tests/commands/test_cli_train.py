@@ -65,7 +65,8 @@ def test_the_recipe_gets_what_was_asked_for(arguments, expected, given, monkeypa
     [
         (CheckpointError("last.ckpt is damaged"), 1, "last.ckpt is damaged"),
         (FloatingPointError("the loss is nan"), 1, "the loss is nan"),
-        (KeyboardInterrupt(), 130, "stopped; the same command goes on from the last checkpoint"),
+        (KeyboardInterrupt(), 130, "stopped; the same command goes on from what was saved before"),
+        (KeyboardInterrupt("stopped after step 7 of 9"), 130, "stopped after step 7 of 9"),
     ],
 )
 def test_what_ends_a_run_is_one_line(error, code, says, monkeypatch, capsys):

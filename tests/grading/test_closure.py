@@ -67,6 +67,7 @@ def before(package):
         ("recipes/checkpoints/vit/model.safetensors", False),
         ("grading/checks/gpt.py", True),
         ("grading/feedback.py", True),
+        ("grading/card.py", True),
         ("viz/heads.py", True),
     ],
 )

@@ -281,6 +281,7 @@ def test_a_folder_younger_than_the_time_in_its_name_is_flagged(tmp_path, monkeyp
         ("x.ipynb", json.dumps({"cells": [{}] * 2001}), "a notebook with 2001 cells: more than 2000 are not read"),
         ("x.ipynb", b" " * (20 * 2**20 + 1), "over 20 MB"),
         ("x.docx", "PK", "not a notebook: a .docx file"),
+        ("x", "PK", "not a notebook: a file whose name has no ending"),
         ("x.zip", "no zip", "not a zip, though it is called one"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from coursekit.commands.lectures import execute, home
 from coursekit.grading import GradingError
 from coursekit.grading.parts import GIVEN
-from coursekit.grading.release import checks_of, mark_up, masters, problems_of, release, student_kit
+from coursekit.grading.release import CHECK, checks_of, mark_up, masters, problems_of, release, student_kit
 
 MASTERS = masters(home())
 SEQ2SEQ = next(path for path in MASTERS if path.stem == "02_seq2seq_attention")
@@ -56,6 +56,12 @@ def test_an_exercise_has_its_anatomy(master):
         told = "below the heading of a part stands a line such as '★★☆ · 20 minutes · 12 points'"
         assert re.match(r"[★☆]{3} · \d+ minutes · \d+ points", heading), told
     assert text.count("<details><summary>Hint</summary>") == len(checks.PARTS), "each checked part has a hint"
+    for number, part in enumerate(checks.PARTS, 1):  # what a card says of them
+        place = next(i for i, cell in enumerate(cells) if cell.id == CHECK + part.name)
+        near = "".join(cell.source for cell in cells[place - 2 : place])
+        assert "<summary>Hint</summary>" in near, f"a hint is above the check of {part.name}"
+        above = "\n".join(cell.source for cell in cells[:place])
+        assert re.findall(r"^## (\d+) · ", above, re.MULTILINE)[-1] == str(number), f"{part.name} is part {number}"
     setup = next(cell.source for cell in cells if cell.id == "setup")
     lecture = nbformat.read(next((home() / "notebooks").glob(f"{master.stem[:2]}_*.ipynb")), as_version=4)
     assert setup == next(cell.source for cell in lecture.cells if cell.id == "setup")
@@ -66,9 +72,9 @@ def test_an_exercise_has_its_anatomy(master):
 
 
 def printed(notebook, name: str) -> str:
-    """All that a cell has printed: a slow machine hands it over in several pieces."""
+    """All that a cell has shown, as text."""
     (cell,) = (cell for cell in notebook.cells if cell.id == name)
-    return "".join(out.text for out in cell.outputs if out.output_type == "stream")
+    return "".join(out.data["text/plain"] for out in cell.outputs if out.output_type == "display_data")
 
 
 @pytest.mark.slow
@@ -91,7 +97,9 @@ def test_a_stub_fails_every_check_and_stops_nothing(master, tmp_path):
     assert executed.cells[-1].execution_count, "the last cell was reached"
     for cell in executed.cells:
         if mark_up(cell).get("grade") and cell.cell_type == "code":
-            assert [out.output_type for out in cell.outputs] == ["error"]
+            *card, error = [out.output_type for out in cell.outputs]
+            checked = cell.outputs[-1].get("ename") == "CheckFailed"  # and not a name that the stub did not make
+            assert (card, error) == (["display_data"] if checked else [], "error")
     score = printed(executed, "score")
     assert re.search(r"so far +0 of", score)
     assert result["error"] is None
@@ -107,8 +115,11 @@ def error_shown(tmp_path, path, answer, source):
     notebook.cells[1].source = source
     nbformat.write(notebook, tmp_path / "x.ipynb")
     execute(tmp_path / "x.ipynb", tmp_path / "out")
-    (error,) = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[-1].outputs
-    return "\n".join(error.traceback)
+    card, error = nbformat.read(tmp_path / "out" / "notebook.ipynb", as_version=4).cells[-1].outputs
+    text = card.data["text/plain"]
+    assert error.traceback == [text.splitlines()[0]], "the card says the rest"
+    assert error.evalue == text.partition("\n\n")[0], "whoever reads the run still finds the words"
+    return text
 
 
 def test_an_error_in_a_notebook_shows_words_and_no_traceback_of_ours(tmp_path):

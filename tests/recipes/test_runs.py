@@ -2,18 +2,26 @@
 
 import contextlib
 import importlib
+import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
-from coursekit.recipes import recipes
-from coursekit.recipes.runs import Clock, read_command
+from coursekit.data.batches import Shuffled
+from coursekit.recipes import CHECKPOINTS, recipes
+from coursekit.recipes.runs import Clock, read_command, to_the_end
+from coursekit.train import Training, adamw, bar, seed
+from coursekit.train.checkpoint import load_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,6 +72,125 @@ def test_a_fresh_start_forgets_this_run_alone(tmp_path):
     assert (tmp_path / "one").exists()
     assert read_command("some", "about", [*arguments, "--fresh"], ["one", "two"]).fresh
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--state"])
+def test_folders_that_cannot_be_written_are_refused_before_anything_is_forgotten(option, tmp_path, monkeypatch, capsys):
+    """Catches a run of hours whose end cannot be written."""
+    (tmp_path / "some").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    state = [] if option == "--state" else ["--state", str(tmp_path)]
+
+    def refused(folder) -> str:
+        with pytest.raises(SystemExit) as ended:
+            read_command("some", "about", [*state, option, str(folder), "--fresh"])
+        assert ended.value.code == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert (tmp_path / "some").exists()
+        return err
+
+    file = tmp_path / "file"
+    assert refused(file) == f"{option} {file}: {file} is a file, and a folder is needed\n"
+    assert refused(file / "below") == f"{option} {file / 'below'}: {file} is a file, and a folder is needed\n"
+    for name, command in (("vit", "vit vit"), ("ladder", "ladder")):  # with weights, and with metrics alone
+        assert f"holds what 'python -m coursekit.recipes.{command}' has written" in refused(CHECKPOINTS / name)
+    given = read_command("some", "about", ["--state", str(tmp_path / "new/er"), "--out", str(tmp_path / "open")])
+    assert given.out == tmp_path / "open"
+    assert not (tmp_path / "new").exists(), "looking leaves nothing behind"
+    assert not list((tmp_path / "open").iterdir())
+
+    shut, usual = tmp_path / "open", tempfile.TemporaryFile
+
+    def file_in(dir):
+        if dir == shut:
+            raise PermissionError(13, "Permission denied")
+        return usual(dir=dir)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", file_in)
+    assert refused(shut) == f"{option} {shut}: nothing can be written there: Permission denied\n"
+
+
+def small(folder: Path | None, interrupt: tuple[int, ...] = ()) -> Training:
+    """A training of ten steps, in which Control-C is pressed while a step is computed, as often as it is named."""
+    seed(0)
+    model = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+
+    def loss_fn(model, batch):
+        for number in interrupt:
+            if run.step + 1 == number:
+                os.kill(os.getpid(), signal.SIGINT)
+        return ((model(batch["x"]) - 1) ** 2).sum(), torch.tensor(len(batch["x"]))
+
+    data = Shuffled({"x": torch.randn(12, 2, generator=torch.Generator().manual_seed(0))}, 4)
+    options = {"log_every": 3, "save_every": 5, "folder": folder}
+    run = Training(model, loss_fn, data, adamw(model, 0.1), 10, **options)
+    return run
+
+
+def test_control_c_saves_the_step_and_the_run_ends_like_one_that_was_not_stopped(tmp_path, capfd):
+    to_the_end(whole := small(tmp_path / "whole"), "small")
+    stopped = small(tmp_path / "parts", interrupt=(7,))
+    clock = Clock(tmp_path / "seconds.json")
+    with pytest.raises(KeyboardInterrupt) as told:
+        to_the_end(stopped, "small", clock)
+    assert str(told.value) == "stopped after step 7 of 10, which is saved; the same command goes on from there"
+    assert load_state(tmp_path / "parts/last.ckpt")["step"] == 7
+    assert Clock(tmp_path / "seconds.json").before > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert "Control-C again stops at once" in capfd.readouterr().err
+    again = small(tmp_path / "parts")
+    assert again.step == 7
+    to_the_end(again, "small")
+    assert list(again.history) == list(whole.history)
+    assert all(torch.equal(p, q) for p, q in zip(whole.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_the_second_control_c_does_not_wait(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as told:
+        to_the_end(small(tmp_path, interrupt=(7, 7)), "small")
+    assert str(told.value) == ""
+    assert load_state(tmp_path / "last.ckpt")["step"] == 5
+
+
+def test_a_short_run_that_is_stopped_is_not_taken_for_one_that_is_done():
+    """Catches half of a training that is measured as if it were the whole."""
+    with pytest.raises(KeyboardInterrupt) as told:
+        to_the_end(small(None, interrupt=(4,)), "base, seed 0")
+    assert str(told.value).startswith("stopped after step 4 of 10 of base, seed 0, which begins again")
+
+
+def test_progress_in_a_file_is_plain_lines(monkeypatch, capfd):
+    monkeypatch.setattr(bar, "EVERY_S", 0)
+    to_the_end(small(None), "small")
+    out, err = capfd.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert len(lines) == 11
+    assert re.fullmatch(r"small: step 7 of 10, 00:00 left, loss \d.*", lines[6])
+    assert re.fullmatch(r"small: 10 steps in \d+ s, loss \d.*", lines[-1])
+    assert not re.search(r"[^\n -~]", out), "nothing that moves a cursor"
+    monkeypatch.setattr(bar, "EVERY_S", 30)
+    to_the_end(small(None), "small")
+    assert capfd.readouterr().out.count("\n") == 1, "now and then"
+
+
+def test_progress_in_a_terminal_is_a_bar(monkeypatch):
+    class AtOnce(bar.Bar):
+        def __init__(self, **settings):
+            super().__init__(**settings, mininterval=0)
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(bar, "Bar", AtOnce)
+    to_the_end(small(None), "small")
+    drawn = terminal.getvalue()
+    assert re.search(r"small: .*\| step \d+ of 10, \d\d:\d\d left, loss \d", drawn)
+    assert "\r" in drawn
 
 
 @pytest.mark.parametrize(("rank", "says"), [("0", "two is trained by one process.*: it is short"), ("1", "1")])
