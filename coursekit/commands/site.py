@@ -29,6 +29,7 @@ from coursekit.commands.lectures import (
     only_a_widget,
     read_notebook,
 )
+from coursekit.commands.reading import after_questions, for_readers, glossary, with_places, with_term_places
 from coursekit.commands.single import models, single
 from coursekit.files import write_atomically
 
@@ -87,6 +88,8 @@ SETTINGS: dict[str, Any] = {
     "html_context": {"default_mode": "auto"},
     "html_static_path": ["_static"],
     "html_css_files": ["site.css"],
+    "html_js_files": [("site.js", {"defer": "defer"})],
+    "html_favicon": "_static/favicon.svg",
     "html_sourcelink_suffix": "",  # a notebook is downloaded under its own name
     "html_show_copyright": False,
     "html_show_sphinx": False,
@@ -101,6 +104,8 @@ SETTINGS: dict[str, Any] = {
     "napoleon_use_ivar": True,
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
+    "nb_code_prompt_show": "Show",
+    "nb_code_prompt_hide": "Hide",
     "nb_ipywidgets_js": {},  # two scripts from the network, for live widgets that a page without a kernel cannot have
     "myst_enable_extensions": ["dollarmath"],
     "myst_heading_anchors": 3,
@@ -241,7 +246,11 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
 
     for folder in ("lectures", "exercises", "package", "docs", "_static/pictures"):
         (source / folder).mkdir(parents=True)
-    (source / "_static" / "site.css").write_text(read_packaged("site.css"), encoding="utf-8")
+    terms = json.dumps(glossary(read(home() / "docs" / "glossary.md", "")), ensure_ascii=False)
+    script = read_packaged("site.js").replace("const TERMS = [];", f"const TERMS = {terms};")
+    (source / "_static" / "site.js").write_text(script, encoding="utf-8")
+    for name in ("site.css", "favicon.svg"):
+        (source / "_static" / name).write_text(read_packaged(name), encoding="utf-8")
     title, about = heading(home() / "README.md")
     (source / "conf.py").write_text(
         f"from coursekit.commands.site import SETTINGS\nglobals().update(SETTINGS)\nproject = html_title = {title!r}\n",
@@ -273,8 +282,9 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
             shutil.copy(task, source / "exercises")
             exercises.append(path.stem)
         cards.append(card(path, notebook, len(claims), task.exists(), source / "_static" / "pictures"))
+        placed = for_readers(notebook, claims)
         if claims:
-            tables.append(claims_table(path, first_line(notebook), claims))
+            tables.append(claims_table(path, first_line(notebook), claims, placed))
             if path.stem in seeds:
                 tables.append(seeds_table(seeds[path.stem]))
         nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
@@ -291,7 +301,9 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     (source / "run.md").write_text(run_page(read(home() / "README.md", ""), source), encoding="utf-8")
     (source / "claims.md").write_text("\n\n".join(["# What the course claims, and what it measured", *tables]), "utf-8")
     for path in papers:
-        (source / "docs" / path.name).write_text(with_links(path.read_text("utf-8"), source, "docs"), "utf-8")
+        text = path.read_text("utf-8")
+        text = with_term_places(text) if path.stem == "glossary" else text
+        (source / "docs" / path.name).write_text(with_links(text, source, "docs"), "utf-8")
     for room, names in rooms.items():
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
 
@@ -378,7 +390,7 @@ def with_links(text: str, source: Path, folder: str = "") -> str:
         path = os.path.normpath(os.path.join(folder, target)) if target else ""
         page = re.sub(r"^notebooks/(\w+\.ipynb)$", r"lectures/\1", path)
         page = re.sub(r"^exercises/(\w+)/\1\.ipynb$", r"exercises/\1.ipynb", page)
-        if path.endswith(".png") and (home() / path).exists():
+        if path.endswith((".png", ".svg")) and (home() / path).exists():
             page = f"_static/pictures/{Path(path).name}"
             shutil.copy(home() / path, source / page)
         if "://" in match[2] or not target:
@@ -408,10 +420,11 @@ def contents(caption: str, pages: list[str]) -> str:
     return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```" if pages else ""
 
 
-def claims_table(path: Path, title: str, claims: list[dict[str, Any]]) -> str:
+def claims_table(path: Path, title: str, claims: list[dict[str, Any]], placed: set[str]) -> str:
     from coursekit.viz.claims import Claims
 
-    return f'## [{title}](lectures/{path.stem}.ipynb)\n\n<div class="claims">{Claims(claims)._repr_html_()}</div>'
+    table = with_places(Claims(claims)._repr_html_(), claims, placed, f"lectures/{path.stem}.html")
+    return f'## [{title}](lectures/{path.stem}.ipynb)\n\n<div class="claims">{table}</div>'
 
 
 def seeds_table(claims: list[dict[str, Any]]) -> str:
@@ -533,14 +546,8 @@ def question_first(notebook: Any) -> Any:
 
     Here and not in the notebooks' metadata: it holds for every lecture, and for one that you add.
     """
-    asked = False
-    for cell in notebook.cells:
-        kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
-        if cell.cell_type == "markdown" and re.search(r"^(#+ |\*\*)Predict", cell.source, re.MULTILINE):
-            asked = True
-        elif kind in ("slide", "subslide") or cell.source.startswith("<details><summary>Answer"):
-            asked = False  # the question is out of sight, or settled
-        elif asked and kind == "-":
+    for cell, same_slide in after_questions(notebook):
+        if same_slide and cell.metadata.get("slideshow", {}).get("slide_type", "-") == "-":
             cell.metadata["slideshow"] = {"slide_type": "fragment"}
     return notebook
 

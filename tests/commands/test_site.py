@@ -48,6 +48,12 @@ Upload it to [Colab](https://colab.research.google.com).
 
 Fork it.
 """
+GLOSSARY = """# Glossary
+
+- **later** (in time): Not before.
+- **marmalade** (also: jam, MARM): Of *oranges*. [01, part 2](../notebooks/01_sums.ipynb)
+- **task**: What is to be done. [02, part 1](../notebooks/02_vit.ipynb)
+"""
 PAGES = [
     "index.html",
     "run.html",
@@ -62,6 +68,10 @@ PAGES = [
 
 def output(**data):
     return nbformat.v4.new_output("display_data", {kind.replace("_", "/"): value for kind, value in data.items()})
+
+
+def printed(text: str):
+    return nbformat.v4.new_output("stream", text=text)
 
 
 def figure() -> str:
@@ -95,6 +105,7 @@ def write_course(root: Path) -> None:
             ("formula", "slide", "## A formula\n\nWith $a_1^2$:\n\n$$\\sum_s \\ln a_s = \\frac{1}{2}$$", []),
             ("hint", "fragment", "Marmalade appears later.", []),
             ("plot", "subslide", "plot()", [output(image_png=figure())]),
+            ("add", "-", "claim('two and two', 2 + 2, at_least=3)", [printed("✓ two and two: 4\n")]),
             ("claims", "slide", "claims()", [output(text_html=Claims(CLAIMS)._repr_html_())]),
             ("exercises", "slide", f"{COLAB} Graded: `exercises/01_sums`. Not there: `exercises/09_none`.", []),
         ],
@@ -112,6 +123,7 @@ def write_course(root: Path) -> None:
     see += "[gone](../nowhere.md), [above](../README.md), [a paper](https://arxiv.org/abs/1706.03762)"
     (root / "docs" / "plan.md").write_text(f"# The plan\n\nSee {see}.\n", encoding="utf-8")
     (root / "docs" / "other.md").write_text("# Other\n\n## A part\n\nText.\n", encoding="utf-8")
+    (root / "docs" / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
     (root / "exercises" / "01_sums").mkdir(parents=True)
     task = lecture("Exercise 01 · Sums", [("part", "-", f"Write $f(x)$ in `f`. {COLAB}", [])])
     nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
@@ -358,11 +370,55 @@ def test_a_lecture_on_a_model_offers_it_in_one_file(course):
 
 
 @pytest.mark.browser
+def test_a_claim_leads_to_its_cell_and_back(open_page):
+    page = open_page("site", "claims.html")
+    page.get_by_role("link", name="two and two").click()
+    page.wait_for_url("**/lectures/01_sums.html#claim-0")
+    behind = "x => x.closest('.claimed').nextElementSibling.innerText"
+    assert "claim('two and two'" in page.locator("#claim-0").evaluate(behind)
+    page.get_by_role("link", name="claim", exact=True).click()
+    page.wait_for_url("**#claims")
+    table = page.locator("#claims").evaluate("x => x.nextElementSibling.innerText")
+    assert "verdict" in table
+    assert page.locator("table a", has_text="two and two").get_attribute("href") == "#claim-0"
+
+
+@pytest.mark.browser
+def test_a_word_of_the_glossary_is_explained_once_and_not_before_its_lecture(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    assert page.locator("a.term").all_inner_texts() == ["Marmalade"]
+    tip = page.locator("#term-tip")
+    assert tip.is_hidden()
+    page.locator("a.term").focus()
+    assert tip.inner_text() == "Of oranges. 01, part 2"
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+    page.locator("a.term").hover()
+    assert tip.is_visible()
+    page.locator("a.term").click()
+    page.wait_for_url("**/docs/glossary.html#term-marmalade")
+    assert page.locator("#term-marmalade").evaluate("x => x.parentElement.innerText").startswith("marmalade")
+
+
+@pytest.mark.browser
+def test_what_was_worked_through_is_remembered(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    page.get_by_label("I have worked through this lecture").check()
+    page.goto("http://course.test/index.html")
+    assert "1 of 2 lectures" in page.locator("article").inner_text()
+    assert page.locator(".path .place").all_inner_texts() == ["01 ✓", "02"]
+    page.goto("http://course.test/lectures/01_sums.html")
+    page.get_by_label("I have worked through this lecture").uncheck()
+    page.goto("http://course.test/index.html")
+    assert "worked through" not in page.locator("article").inner_text()
+
+
+@pytest.mark.browser
 def test_search_finds_a_word(open_page):
     page = open_page("site", "search.html?q=marmalade")
     found = page.locator("#search-results li a")
     found.first.wait_for()
-    assert found.all_inner_texts() == ["01 · Sums: a formula"]
+    assert sorted(found.all_inner_texts()) == ["01 · Sums: a formula", "Glossary"]
 
 
 @pytest.mark.browser

@@ -1,0 +1,103 @@
+// On the site: the glossary's words explained where a page first uses them, and what its reader has worked through.
+const TERMS = []; // [[names], meaning, place on the glossary's page, lecture]; filled in when the site is built
+
+const article = document.querySelector("article.bd-article");
+const [, folder, page] = location.pathname.match(/([^/]*)\/([^/]*)\.html$/) ?? [];
+const OTHER = "a, button, code, pre, math, h1, h2, h3, h4, summary, table, script, style, .predict, .ck, .cell_input, .cell_output";
+
+/** Name in small letters -> its term; a name in capitals, such as IoU or KL, is one only as it is written. */
+const introduced = TERMS.filter((term) => term[3] <= page?.slice(0, 2)); // before, *advantage* is a word like others
+const known = new Map(introduced.flatMap((term) => term[0].map((name) => [name.toLowerCase(), {name, term}])));
+const names = [...known.keys()].sort((a, b) => b.length - a.length).map((name) => name.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
+const WORD = new RegExp(`(?<![\\p{L}\\p{N}-])(${names.join("|")})(?:e?s)?(?![\\p{L}\\p{N}-])`, "giu");
+
+const tip = document.createElement("div");
+Object.assign(tip, {id: "term-tip", role: "tooltip", hidden: true});
+
+function show(link, meaning) {
+  tip.textContent = meaning;
+  tip.hidden = false;
+  const {left, bottom, top} = link.getBoundingClientRect();
+  const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+  const below = bottom + tip.offsetHeight + 8 < innerHeight;
+  tip.style.left = `${scrollX + Math.max(8, Math.min(left, room))}px`;
+  tip.style.top = `${scrollY + (below ? bottom + 4 : top - tip.offsetHeight - 4)}px`;
+}
+
+const hide = () => { tip.hidden = true; };
+
+function explain(text, found, [, meaning, place]) {
+  const word = text.splitText(found.index);
+  const rest = word.splitText(found[0].length);
+  const link = document.createElement("a");
+  Object.assign(link, {className: "term", href: `../docs/glossary.html#${place}`});
+  link.setAttribute("aria-describedby", "term-tip");
+  for (const event of ["mouseenter", "focus"]) link.addEventListener(event, () => show(link, meaning));
+  for (const event of ["mouseleave", "blur"]) link.addEventListener(event, hide);
+  word.replaceWith(link);
+  link.append(word);
+  return rest;
+}
+
+function explainTerms() {
+  const seen = new Set();
+  const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT,
+    (node) => (node.parentElement.closest(OTHER) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
+  const texts = [];
+  while (walker.nextNode()) texts.push(walker.currentNode);
+  for (let text of texts) {
+    let start = 0;
+    for (const found of text.data.matchAll(WORD)) {
+      const {name, term} = known.get(found[1].toLowerCase());
+      if (seen.has(term) || (/^[A-Z]{2}/.test(name) && !found[0].startsWith(name))) continue;
+      seen.add(term);
+      const length = text.data.length;
+      found.index -= start;
+      const rest = explain(text, found, term);
+      start += length - rest.data.length;
+      text = rest;
+    }
+  }
+  document.body.append(tip);
+  document.addEventListener("keydown", ({key}) => { if (key === "Escape") hide(); });
+}
+
+// --- what one has worked through, kept in this browser alone
+
+function worked() {
+  try {
+    return JSON.parse(localStorage.getItem("worked through")) ?? {};
+  } catch {
+    return {}; // no storage, or something else in it
+  }
+}
+
+function offerToTick() {
+  const box = document.createElement("input");
+  Object.assign(box, {type: "checkbox", checked: Boolean(worked()[page])});
+  box.addEventListener("change", () => {
+    try {
+      localStorage.setItem("worked through", JSON.stringify({...worked(), [page]: box.checked}));
+    } catch {
+      box.checked = false;
+    }
+  });
+  const label = document.createElement("label");
+  label.className = "worked";
+  label.append(box, " I have worked through this lecture (your browser remembers it; nobody else is told)");
+  article.append(label);
+}
+
+function tickCards() {
+  const cards = [...article.querySelectorAll(".path li")];
+  const done = cards.filter((card) => worked()[card.querySelector("a").getAttribute("href").match(/([^/]*)\.html$/)[1]]);
+  for (const card of done) card.querySelector(".place").append(" ✓");
+  if (!done.length) return;
+  const said = document.createElement("p");
+  said.textContent = `You have worked through ${done.length} of ${cards.length} lectures.`;
+  article.querySelector(".path").before(said);
+}
+
+if (introduced.length && ["lectures", "exercises"].includes(folder)) explainTerms();
+if (folder === "lectures") offerToTick();
+if (article?.querySelector(".path")) tickCards();
