@@ -532,6 +532,7 @@ def print_page(page: Path, file: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         # of a user of its own, whose settings and extensions are nobody's; root needs to give up the inner walls
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"]
+        command += ["--virtual-time-budget=10000"]  # slides are laid out once they are loaded
         command += ["--no-pdf-header-footer", f"--print-to-pdf={folder}/page.pdf", page.resolve().as_uri()]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         made = Path(folder) / "page.pdf"

@@ -1,92 +1,124 @@
-// One key is enough to give the lecture: it goes down a slide that is taller than the screen, then on to what comes next.
-const LAP = 80; // pixels that stay in sight when a slide scrolls
-const LEFT = 10; // what is less below the edge is a margin
+// A slide holds what fits on it: what is taller goes on on the next one, or is drawn a little smaller.
+const WIDTH = 1280, HEIGHT = 720;
+const SMALLER = 0.75; // as much smaller something is drawn rather than cut in two
+const SMALLEST = 0.5; // an opened answer, or what cannot be cut
+const MARGIN = 40; // below the last line of what is cut, with the frames around it
+const CUTTABLE = "section, div:not([data-ck], [data-ck] *, .ck), details[open], ul, ol, table, tbody, pre, code, blockquote";
+const HEADING = "h1, h2, h3, h4, h5, h6";
+const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
-const current = () => Reveal.getCurrentSlide();
-const fragments = (how) => [...current().querySelectorAll(`.fragment${how}`)];
+const heightOf = (slide) => slide.scrollHeight;
+const bottomOf = (el) => el.getBoundingClientRect().bottom;
 
-function forward() {
-  const slide = current();
-  // what is hidden yet has its place already: the slide ends where it begins
-  const end = fragments(":not(.visible)")[0]?.offsetTop ?? slide.scrollHeight;
-  const bottom = slide.scrollTop + slide.clientHeight;
-  if (bottom + LEFT >= end) return Reveal.next();
-  slide.scrollTop = Math.min(bottom - LAP, end - slide.clientHeight);
-}
+/** Whether something of `el` is seen at all: a frame without content is not. */
+const seen = (el) => el.getBoundingClientRect().height > 1;
 
-function back() {
-  const slide = current();
-  const start = fragments(".visible").at(-1)?.offsetTop ?? 0;
-  if (slide.scrollTop > start + LEFT) {
-    slide.scrollTop = Math.max(start, slide.scrollTop - slide.clientHeight + LAP);
-    return;
+/** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does. */
+function linesBelow(pre, bottom) {
+  const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  let cut = null;
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    for (let i = text.data.indexOf("\n"); i >= 0; i = text.data.indexOf("\n", i + 1)) {
+      range.setStart(text, i);
+      range.setEnd(text, i + 1);
+      const line = range.getBoundingClientRect();
+      if (line.height && line.bottom > bottom) break;
+      if (line.height) cut = [text, i + 1];
+    }
   }
-  Reveal.prev();
-  if (current() !== slide) current().scrollTop = current().scrollHeight;
+  if (!cut) return null;
+  range.selectNodeContents(pre);
+  range.setStart(...cut);
+  if (!range.toString().trim()) return null;
+  const tail = pre.cloneNode(false);
+  tail.append(range.extractContents());
+  return tail;
 }
 
-// key codes of Space, N, PageDown, Right and Down; P, PageUp, Left and Up; what they do while all slides are shown
-const KEYS = {
-  32: [forward, "toggleOverview"], 78: [forward, "next"], 34: [forward, "next"], 39: [forward, "right"], 40: [forward, "down"],
-  80: [back, "prev"], 33: [back, "prev"], 37: [back, "left"], 38: [back, "up"],
-};
-const keyboard = {};
-for (const [code, [step, inOverview]] of Object.entries(KEYS)) {
-  keyboard[code] = (event) => {
-    if (Reveal.isOverview()) Reveal[inOverview]();
-    else if (code === "32" && event.shiftKey) back();
-    else step();
-  };
+/** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
+function below(el, bottom) {
+  if (!el.matches(CUTTABLE)) return null;
+  if (el.matches("pre")) return linesBelow(el, bottom);
+  const parts = [...el.children].filter((part) => !part.matches(BESIDE));
+  let first = parts.findIndex((part) => bottomOf(part) > bottom);
+  if (first < 0) return null;
+  const rest = below(parts[first], bottom);
+  if (!rest) {
+    while (first > 1 && parts[first - 1].matches(HEADING)) first--; // no heading alone at the end
+    if (!parts.slice(0, first).some(seen)) return null;
+  }
+  const tail = el.cloneNode(false);
+  tail.removeAttribute("id");
+  if (el.matches("ol")) tail.start = el.start + first;
+  if (el.matches("table") && el.tHead) tail.append(el.tHead.cloneNode(true));
+  tail.append(...(rest ? [rest] : [parts[first]]), ...parts.slice(first + 1));
+  return tail;
 }
 
-Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: 1280, height: 720, margin: 0.03,
-  transition: "none", navigationMode: "linear", keyboard, plugins: [RevealNotes]});
-Reveal.on("slidechanged", ({currentSlide}) => {
-  currentSlide.scrollTop = 0;
-  follow();
-});
-Reveal.on("fragmentshown", ({fragment}) => { // all of it in sight, or its beginning
-  const slide = current();
-  const end = fragment.offsetTop + fragment.offsetHeight - slide.clientHeight;
-  slide.scrollTop = Math.max(slide.scrollTop, Math.min(fragment.offsetTop, end));
-});
-Reveal.on("fragmenthidden", ({fragment}) => { // the end of what is left
-  const slide = current();
-  slide.scrollTop = Math.min(slide.scrollTop, fragment.offsetTop - slide.clientHeight);
-});
-
-// In the speaker's view keys go to a copy of the slides: what scrolls in it scrolls before the audience.
-const speakers = location.search.includes("postMessageEvents");
-let scrolled = null; // by the speaker, on which slide, to where
-
-const place = () => { const {h, v} = Reveal.getIndices(); return `${h}/${v ?? 0}`; };
-
-function follow() {
-  if (scrolled?.slide !== place()) return;
-  current().scrollTop = scrolled.top;
-  scrolled = null;
+/** Draw what is on a slide smaller, so that it fits, as far as it can still be read. */
+function shrink(slide) {
+  for (let zoom = 0.95; heightOf(slide) > HEIGHT && zoom >= SMALLEST; zoom -= 0.05) {
+    for (const part of slide.children) part.style.zoom = zoom;
+  }
 }
 
-if (speakers) {
-  document.addEventListener("scroll", ({target}) => {
-    if (target === current()) parent.opener?.postMessage({scrolled: {slide: place(), top: target.scrollTop}}, "*");
-  }, true);
-} else {
-  addEventListener("message", ({data}) => {
-    if (!data?.scrolled) return;
-    scrolled = data.scrolled; // it may come before the slide that it is about
-    follow();
-  });
+/** What of a slide does not fit, on a new one; all behind its first thing if that alone is too tall; or null. */
+function restOf(slide) {
+  const rest = below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN);
+  if (rest || slide.children.length < 2) return rest;
+  const next = slide.cloneNode(false);
+  next.append(...[...slide.children].slice(1));
+  return next;
 }
 
-// The arrows on the screen do as the keys do (reveal switches them off on the last slide).
-for (const pressed of ["touchstart", "click"]) {
-  document.querySelector(".reveal").addEventListener(pressed, (event) => {
-    const arrow = event.target.closest(".controls button");
-    if (!arrow || Reveal.isOverview()) return;
-    event.stopPropagation();
-    event.preventDefault(); // a touch is no click besides
-    if (arrow.matches(".navigate-left, .navigate-up")) back();
-    else forward();
-  }, {capture: true, passive: false});
+/** Let a slide go on on another one, and that on a third, until each fits. */
+function divide(slide) {
+  if (heightOf(slide) <= HEIGHT) return;
+  const almost = slide.children.length === 1 && heightOf(slide) * SMALLER <= HEIGHT;
+  const rest = almost ? null : restOf(slide);
+  if (rest) {
+    rest.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
+    slide.after(rest);
+    divide(rest);
+  }
+  shrink(slide);
 }
+
+/** The lecturer's notes: the answers, which are folded on the slides. */
+function note(slide) {
+  const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
+  if (!answers.length) return;
+  const notes = document.createElement("aside");
+  notes.className = "notes";
+  for (const answer of answers) notes.append(...[...answer.cloneNode(true).childNodes].filter((x) => x.nodeName !== "SUMMARY"));
+  slide.append(notes);
+}
+
+async function begin() {
+  const reveal = document.querySelector(".reveal");
+  await Promise.all([document.fonts.ready, ...[...document.images].map((image) => image.decode().catch(() => {}))]);
+  reveal.classList.add("measured");
+  for (const slide of document.querySelectorAll(".slides > section > section")) {
+    slide.parentElement.classList.add("fitting"); // one at a time: a hundred with all their widgets take long to lay out
+    slide.classList.add("fitting");
+    divide(slide);
+    for (const one of document.querySelectorAll(".fitting")) one.classList.remove("fitting");
+  }
+  reveal.classList.remove("measured");
+  document.querySelectorAll(".slides > section > section").forEach(note);
+  await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
+    transition: "none", navigationMode: "linear", plugins: [RevealNotes]});
+  const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
+  Reveal.on("slidechanged", fit);
+  fit();
+  for (const answer of document.querySelectorAll(".slides details")) {
+    const slide = answer.closest("section");
+    answer.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
+      for (const part of slide.children) part.style.zoom = "";
+      shrink(slide);
+    });
+  }
+}
+
+addEventListener("load", begin); // widgets and pictures have their size
