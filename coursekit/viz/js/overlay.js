@@ -58,13 +58,14 @@ export function mount(el, data, {emit}) {
   const box = build();
 
   function update(next) {
-    if (next.asked && next.asked.turn !== asked) return; // something newer has been asked meanwhile
-    data = next;
+    if (all && next.asked && next.asked.turn !== asked) return; // something newer has been asked meanwhile
     asked = null;
-    error.textContent = data.error ?? "";
+    error.textContent = next.error ?? "";
+    if (next.error && all) return look(); // what was shown stays
+    data = next;
     [[rows, columns], [height, width], n] = [data.grid, data.size, data.images.length];
-    if (!data.asked) [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
-    else if (!data.error) shown = n - 1; // what was chosen stays, but for the picture
+    if (!data.asked || !all) [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
+    if (data.asked) shown = n - 1; // what else was chosen stays
     all = data.weights.map(read);
     title.textContent = data.title;
     box.style.setProperty("--aspect", `${width} / ${height}`);
@@ -106,7 +107,8 @@ export function mount(el, data, {emit}) {
     const stroke = (pen) => {
       Object.assign(pen, {strokeStyle: colour.value, lineWidth: width / 12, lineCap: "round", lineJoin: "round"});
       pen.beginPath();
-      for (const [x, y] of [line[0], ...line]) pen.lineTo(x, y); // twice the first, so that a point is seen too
+      pen.moveTo(line[0][0] - 0.01, line[0][1]); // a line to where it begins would be none, and a mere click not seen
+      for (const [x, y] of line) pen.lineTo(x, y);
       pen.stroke();
     };
     picture.addEventListener("pointerdown", (event) => {
