@@ -1,8 +1,12 @@
 """The models that answer on the site: exported, run by ONNX Runtime Web in Chromium, asked by the widgets."""
 
 import base64
+import functools
+import http.server
 import importlib.util
 import io
+import threading
+from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
@@ -121,6 +125,22 @@ def staged(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def address(staged):
+    """Where a plain server has the models."""
+    (staged.parent / "index.html").write_text("<!doctype html><title>t</title>", encoding="utf-8")
+    handler = functools.partial(QuietHandler, directory=staged.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/index.html"
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture
 def open_page(browser, staged):
     """A page with a widget, and the models beside it; ``without`` names files that the server does not have."""
@@ -186,6 +206,56 @@ def test_all_models_together_are_small(staged):
     total = sum(file.stat().st_size for file in ours)
     print(f"{total / 1e6:.2f} MB of models")
     assert total <= 15e6
+
+
+READ = """async ([name, rows]) => {
+  const [{model}, {softmax}] = [await import("/models/worker.js"), await import("/models/models.js")];
+  const ours = await model(name);
+  const found = [];
+  for (const ids of rows) {
+    const {logits} = await ours.read(ids);
+    found.push(ids.map((_, t) => Array.from(softmax(ours.row(logits, t)))));
+  }
+  return found;
+}"""
+SPEED = """async (name) => {
+  const start = performance.now();
+  const ours = await (await import("/models/worker.js")).model(name);
+  let {present} = await ours.read(Array.from({length: 20}, (_, i) => i + 20));
+  const first = performance.now() - start;
+  for (let i = 0; i < 100; i++) ({present} = await ours.read([i + 30], present));
+  return [first, (performance.now() - start - first) / 100];
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "name", ["gpt-documentation", "bert", *(m for m in models.MODELS if m.startswith("assistant"))]
+)
+def test_probabilities_at_every_place_are_the_models_own(name, browser, address):
+    """All of them, at every place of some texts. Reported: how long the first answer and each further token take."""
+    model, tokenizer = load(name)
+    page = browser.new_page()
+    page.goto(address)
+    if name == "bert":
+        texts = ["[MASK] [MASK] [MASK] [MASK]", "The [MASK] was hungry because it was [MASK].", "Zürich? 日本!"]
+        rows = [tokenizer.encode(text) for text in texts]
+    else:
+        first, each = page.evaluate(SPEED, name)
+        print(f"{name}: first answer {first / 1000:.1f} s, each further token {each:.0f} ms")
+        texts = [text[start : start + 300] for text in list(topics.values())[:40:4] for start in (0, 1000)]
+        texts = texts if name.startswith("gpt") else texts[:3]  # the assistants' weights are the very ones that ship
+        rows = [[tokenizer.ids["<|endoftext|>"], *tokenizer.encode(text)][:80] for text in texts if text]
+    off = 0
+    for ids, found in zip(rows, page.evaluate(READ, [name, rows])):
+        with torch.no_grad():
+            output = model(torch.tensor([ids]))
+        wanted = (output[0] if name == "bert" else output)[0].softmax(dim=-1).numpy()
+        off = max(off, np.abs(np.array(found) - wanted).max())
+    page.close()
+    print(f"{name}: probabilities at most {off:.4f} off")
+    assert off < OFF
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ const weights = once(async (name) => {
   return new Uint8Array(await new Response(plain).arrayBuffer());
 });
 
-const model = once(async (name) => {
+export const model = once(async (name) => {
   const about = await (await fetched(`${name}.json`)).json();
   const [ort, graph, words, ...data] = await Promise.all([runtime(""), fetched(`${name}.onnx`).then((found) => found.arrayBuffer()),
     about.tokenizer && tokenizer(about.tokenizer), ...about.weights.map(weights)]);
