@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from coursekit.commands import browser
 from coursekit.commands.lectures import (
     LectureError,
     has_error,
@@ -252,15 +253,11 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     for name in ("site.css", "favicon.svg"):
         (source / "_static" / name).write_text(read_packaged(name), encoding="utf-8")
     title, about = heading(home() / "README.md")
-    (source / "conf.py").write_text(
-        f"from coursekit.commands.site import SETTINGS\nglobals().update(SETTINGS)\nproject = html_title = {title!r}\n",
-        encoding="utf-8",
-    )
     # the package's code has pages of its own on the site
     rooms = {room: modules(room) for room in ROOMS}
     known = {name for names in rooms.values() for name in names}
     seeds = json.loads(read(home() / "notebooks" / "seeds.json", "{}"))
-    cards, tables, exercises = [], [], []
+    cards, tables, exercises, answering = [], [], [], set()
     done = {path: executed(path, results) for path in lectures()}
     if not any(done.values()):
         raise LectureError(f"no lecture was executed into {results}: coursekit run --all")
@@ -287,7 +284,13 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
             tables.append(claims_table(path, first_line(notebook), claims, placed))
             if path.stem in seeds:
                 tables.append(seeds_table(seeds[path.stem]))
+        answering |= models_named(notebook)
         nbformat.write(for_sphinx(without_kernel(notebook), known), source / "lectures" / path.name)
+    scripts = answers(answering, source / "_static" / "models", say)
+    settings = f"project = html_title = {title!r}\nhtml_js_files += {scripts!r}\n"
+    (source / "conf.py").write_text(
+        f"from coursekit.commands.site import SETTINGS\nglobals().update(SETTINGS)\n{settings}", encoding="utf-8"
+    )
     papers = sorted((home() / "docs").glob("*.md"))
     pages = [
         front_page(title, about, cards),
@@ -306,6 +309,25 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         (source / "docs" / path.name).write_text(with_links(text, source, "docs"), "utf-8")
     for room, names in rooms.items():
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
+
+
+def models_named(notebook: Any) -> set[str]:
+    """The shipped models by which widgets of a lecture are to be answered."""
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return set().union(*(browser.named(output.get("data", {}).get("text/html", "")) for output in outputs))
+
+
+def answers(models: set[str], folder: Path, say: Callable[[str], None]) -> list[tuple[str, dict[str, str]]]:
+    """Put the models into a folder; returns the script that lets widgets ask them, for Sphinx."""
+    if not models:
+        return []
+    try:
+        browser.stage(models, folder)
+    except browser.CannotRun as reason:
+        say(f"The widgets have their stored answers only: {reason}")
+        shutil.rmtree(folder, ignore_errors=True)
+        return []
+    return [(f"{folder.name}/page.js", {"type": "module"})]
 
 
 def read(file: Path, otherwise: str) -> str:

@@ -1,7 +1,8 @@
 """Attention of the class token laid over images: what each head keeps of it, compared with the true masks."""
 
+import base64
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,34 @@ class Overlay(Widget):
             f"<p><b>{html.escape(title)}</b>{html.escape(model)}</p>{side_by_side_html(pictures)}"
             f"{table_html(caption, ['', *map(self.name, range(most))], rows)}"
         )
+
+    def live(self, look: Callable[[np.ndarray], Any]):
+        """With pictures of the reader's: one is loaded from a file, or drawn on the one that is shown.
+
+        Args:
+            look: a picture (3, height, width), uint8, of the size of ``images`` -> the weights (H, N) on its patches,
+                or with ``models`` those of each, ``{name: weights}``. A ``ValueError`` is shown with its message.
+        """
+
+        def answer(message: dict[str, Any]) -> dict[str, Any]:
+            data = {**self.data, "asked": message, "error": ""}
+            try:
+                raw = np.frombuffer(base64.b64decode(message["pixels"]), np.uint8)
+                pixels = raw.reshape(*self.data["size"], 3)
+                found = look(pixels.transpose(2, 0, 1))
+                found = found if isinstance(found, Mapping) else {self.names[0]: found}
+                weights = []
+                for name, old in zip(self.names, self.weights):
+                    new = checked_weights(to_numpy(found[name])[None], 1, name or "attention")
+                    new = np.concatenate([new.mean(axis=1, keepdims=True), new], axis=1) if self.mean else new
+                    weights.append(pack(np.concatenate([old, new])))
+                data |= {"images": [*self.data["images"], image_url(pixels)], "weights": weights}
+                data |= {name: [*self.data[name], None] for name in ("inside", "outlines") if name in self.data}
+            except ValueError as refused:
+                data["error"] = str(refused)
+            return data
+
+        return super().live(answer)
 
     def name(self, head: int) -> str:
         """Of a row of weights: a head, or the mean in front of them."""

@@ -6,7 +6,8 @@ answer. The module knows nothing about notebooks.
 
 By default a widget is plain HTML: the static picture, with the module and its data inline behind it. Where
 scripts are stripped (an untrusted notebook, a printout) the picture simply stays. ``live()`` shows the same
-module as an anywidget, in touch with the kernel.
+module as an anywidget, in touch with the kernel. On the course's site a widget that was given a model by
+``in_browser()`` is answered by that model in the reader's browser: ``coursekit/viz/browser`` has what runs there.
 """
 
 import base64
@@ -109,10 +110,24 @@ class Widget:
         return (
             f'<div data-ck="{name}">{self.static_html()}</div>'
             f'<script type="module">{source(self.module)}\n'
+            "const stored = (mount, el, data) => mount(el, data, {emit() {}});\n"
             f"const data = {data};\n"
             f"for (const el of document.querySelectorAll('[data-ck=\"{name}\"]:not([data-mounted])')) "
-            "{ el.dataset.mounted = ''; mount(el, data, {emit() {}}); }</script>"
+            "{ el.dataset.mounted = ''; (globalThis.courseModels ?? stored)(mount, el, data); }</script>"
         )
+
+    def in_browser(self, model: str | dict[str, str], **options: Any) -> "Widget":
+        """Name the shipped model that answers on the site, where there is no kernel; returns the widget itself.
+
+        Elsewhere nothing changes, and without that model the page has its stored answers.
+
+        Args:
+            model: a name of ``coursekit.commands.browser.MODELS``, or, for a widget of several models, for each name
+                that it shows such a name.
+            options: what the answer depends on besides, as ``viz/browser/answers.js`` says of each widget.
+        """
+        self.data = {**self.data, "browser": {"widget": self.module, "model": model, **options}}
+        return self
 
     def live(self, answer: Callable[[Any], dict[str, Any] | None] | None = None):
         """The same module with a kernel behind it.

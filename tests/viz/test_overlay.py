@@ -1,10 +1,29 @@
+import base64
+import io
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from coursekit.evaluate.features import keep_mass, segment
 from coursekit.viz import Overlay, overlay
-from tests.viz.page import EVIL, accessible, fits, harmless, keeps_its_keys, live_page, page_of, status, table_rows
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    alert,
+    asked_of,
+    fits,
+    harmless,
+    keeps_its_keys,
+    live_page,
+    page_of,
+    status,
+    table_rows,
+    tell,
+    told,
+    violations,
+)
 
 n, SIDE, P, N = 3, 24, 4, 36
 RNG = np.random.default_rng(0)
@@ -286,4 +305,88 @@ def test_live_new_data_take_the_place_of_the_old(browser):
     page.evaluate("(data) => view.update(data)", Overlay(**GIVEN, mass=0.5).data)
     assert status(page).startswith("Image 0, head 0: 50 %")
     assert page.get_by_role("button", name="DINO").count() == 0
+    assert page.errors == []
+
+
+def looks(picture) -> dict[str, np.ndarray]:
+    """Weights that grow with the red of each patch; black pictures are refused."""
+    assert picture.shape == (3, SIDE, SIDE)
+    if not picture.any():
+        raise ValueError("too dark to see")
+    red = picture[0].reshape(6, 4, 6, 4).mean(axis=(1, 3)).reshape(N) + 1
+    return {"DINO": np.outer([1, 2, 3, 4], red), "<b>other": np.outer([5, 6], red)}
+
+
+def sent(picture: np.ndarray, turn: int = 1) -> dict:
+    return {"pixels": base64.b64encode(picture.transpose(1, 2, 0).tobytes()).decode(), "turn": turn}
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_a_picture_of_the_reader_comes_last_and_has_no_object(mean):
+    """Catches colours in another order, rows and columns exchanged, a mean that is not that of the new picture."""
+    widget = Overlay(**BOTH, mean=mean)
+    mine = np.random.default_rng(5).integers(0, 256, (3, SIDE, SIDE), dtype=np.uint8)
+    message = sent(mine)
+    data = asked_of(widget.live(looks), message)
+    assert data["asked"] == message
+    assert (data["error"], data["inside"][n:], data["outlines"][n:]) == ("", [None], [None])
+    raw = base64.b64decode(data["images"][n].split(",")[1])
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(raw))).transpose(2, 0, 1), mine)
+    for packed, old, new in zip(data["weights"], widget.weights, looks(mine).values()):
+        found = np.frombuffer(base64.b64decode(packed["float32"]), "<f4").reshape(packed["shape"])
+        np.testing.assert_array_equal(found[:n], old)
+        np.testing.assert_allclose(found[n, mean:], new, rtol=1e-6)
+        if mean:
+            np.testing.assert_allclose(found[n, 0], new.mean(axis=0), rtol=1e-6)
+    assert len(widget.data["images"]) == n, "what was answered belongs to the view"
+
+
+def test_what_the_reader_cannot_look_at_is_said():
+    data = asked_of(Overlay(**BOTH).live(looks), sent(np.zeros((3, SIDE, SIDE), np.uint8)))
+    assert data["error"] == "too dark to see"
+    assert len(data["images"]) == n
+
+
+@pytest.mark.browser
+def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tmp_path):
+    view = Overlay(**BOTH).live(looks)
+    page = live_page(browser, "overlay", Overlay(**BOTH).data)
+    page.get_by_role("button", name="<b>other").click()
+    page.locator(".heads button").nth(1).click()
+    wide = np.zeros((SIDE, 3 * SIDE, 3), np.uint8)
+    wide[:, SIDE : 2 * SIDE] = (200, 10, 20)  # its middle is what is taken
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    page.get_by_label("Load a picture").set_input_files(tmp_path / "wide.png")
+    page.wait_for_function("window.sent.length === 1")
+    pixels = np.frombuffer(base64.b64decode(page.evaluate("window.sent[0].pixels")), np.uint8)
+    assert np.abs(pixels.reshape(-1, 3).astype(int) - (200, 10, 20)).max() <= 2
+    told(page, view)
+    assert status(page).startswith("<b>other, image 3, head 1: 60 %")
+    assert "Jaccard" not in status(page)
+    page.locator(".strip button").first.click()
+    assert "Jaccard" in status(page)
+    page.locator(".strip button").nth(3).click()
+    page.get_by_label("Colour").fill("#0000ff")
+    page.get_by_role("button", name="Draw on it").click()
+    box = page.locator(".large .picture").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_function("window.sent.length === 2")
+    pixels = np.frombuffer(base64.b64decode(page.evaluate("window.sent[1].pixels")), np.uint8).reshape(SIDE, SIDE, 3)
+    assert pixels[5:7, 5:7, 2].min() > 150 > pixels[5:7, 5:7, 0].max(), "a point of two pixels"
+    assert np.abs(pixels[20, 20].astype(int) - (200, 10, 20)).max() <= 2, "the rest is the picture as it was"
+    page.get_by_label("Colour").fill("#000000")
+    page.get_by_role("button", name="Fill").click()
+    page.wait_for_function("window.sent.length === 3")
+    tell(page, asked_of(view, page.evaluate("window.sent[1]")))
+    assert status(page) == "Looking …", "a late answer is not taken for the newest"
+    told(page, view)
+    assert alert(page) == "too dark to see"
+    (tmp_path / "bad.png").write_text("no picture", encoding="utf-8")
+    page.get_by_label("Load a picture").set_input_files(tmp_path / "bad.png")
+    page.wait_for_function("document.querySelector('[role=alert]').textContent.includes('PNG or a JPEG')")
+    assert violations(page, "#there") == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    fits(page, 390)
     assert page.errors == []

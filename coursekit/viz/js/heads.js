@@ -69,7 +69,7 @@ export function mount(el, data, {emit}) {
     thumbs = h("div", {class: "grid", role: "group", "aria-label": "Layers and heads"});
     large = h("div", {class: "view", tabindex: 0, role: "region"});
     view = ["lines", "matrix"].map((name) => h("button", {type: "button", onclick: () => { mode = name; draw(); }}, name === "lines" ? "Lines" : "Matrix"));
-    box.append(...[title, data.live ? field("Text", "Read", data.typed ?? data.tokens.join(" "), (source) => emit({source})) : null,
+    box.append(...[title, data.live ? field("Text", "Read", data.typed ?? data.browser?.typed ?? data.tokens.join(" "), (source) => emit({source})) : null,
       error, status,
       h("div", {class: "sides"},
         h("div", {class: "small"}, h("div", {class: "legend quiet"}, "layers ↓ heads →"), thumbs),

@@ -1,7 +1,9 @@
 // Weights of the class token over an image, head by head; the patches that hold most of them, and the object's true outline.
 // data: {title, size: [height, width], grid: [rows, columns], images: [address], names: [of models], weights: [pack (n, H, N)] of
 //   each, mass: percent, mean: whether the first row of
-//   weights is the mean of the heads that follow, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels]}
+//   weights is the mean of the heads that follow, inside?: [[pixels of the object]] of each image and patch, outlines?: [SVG path in pixels],
+//   asked?: the message that it answers, whose picture is the last one then, without an object, error?, live?}
+// Live it asks about a picture of the reader's, with {pixels: base64 of its bytes, (height, width, 3), turn}.
 
 import {unpack, num, h, viridis, paint, heatColour, LEGEND, PICTURE, CONTROLS, choices, words, strip, knob, root, scaleOf} from "./shared.js";
 
@@ -19,13 +21,19 @@ const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck .heads .picture { width:var(--side); margin:0 auto; }
 .ck .heads .kept { stroke-width:1.5; }
 .ck .heads .number { display:block; font-variant-numeric:tabular-nums; }
+.ck .own input[type=file] { max-width:100%; }
+.ck .own input[type=color] { width:44px; height:32px; padding:1px; border:1px solid var(--line); border-radius:6px; background:var(--field); }
+.ck .own button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
+.ck .drawing { cursor:crosshair; touch-action:none; }
+.ck .error { color:var(--accent2); min-height:0; }
 `;
 const SLACK = 1e-6; // as in overlay.py
 
-export function mount(el, data) {
-  let title, status, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
+export function mount(el, data, {emit}) {
+  let title, status, error, draws, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
   let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
+  let asked = null, turn = 0; // what is being worked on
 
   function build() {
     const box = root(el, STYLE, "Attention overlay", data.title);
@@ -40,7 +48,8 @@ export function mount(el, data) {
     legend = h("p", {class: "legend"});
     share = knob("Share of weight", 1, 100, (x) => `${x} %`, (x) => { mass = x; look(); });
     opacity = knob("Heat map", 0, 100, (x) => `${x} %`, (x) => { seen = x; look(); });
-    box.append(title, images, models, status, h("div", {class: "sides"},
+    error = h("p", {class: "error", role: "alert"});
+    box.append(title, ...(data.live ? [own()] : []), images, models, error, status, h("div", {class: "sides"},
       h("div", {class: "large"}, picture, legend),
       h("div", {class: "small"}, h("div", {class: "picture plain"}, plain), h("div", {class: "row"}, share.label), h("div", {class: "row"}, opacity.label), heads)));
     return box;
@@ -49,9 +58,14 @@ export function mount(el, data) {
   const box = build();
 
   function update(next) {
+    if (all && next.asked && next.asked.turn !== asked) return; // something newer has been asked meanwhile
+    asked = null;
+    error.textContent = next.error ?? "";
+    if (next.error && all) return look(); // what was shown stays
     data = next;
     [[rows, columns], [height, width], n] = [data.grid, data.size, data.images.length];
-    [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
+    if (!data.asked || !all) [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
+    if (data.asked) shown = n - 1; // what else was chosen stays
     all = data.weights.map(read);
     title.textContent = data.title;
     box.style.setProperty("--aspect", `${width} / ${height}`);
@@ -62,7 +76,74 @@ export function mount(el, data) {
     chosen = {model: words("Model", data.names, open)};
     chosen.model.group.hidden = data.names.length < 2;
     models.replaceChildren(chosen.model.group);
-    open(0);
+    open(m);
+  }
+
+  // --- a picture of the reader's --------------------------------------------------------------------------------
+
+  function own() {
+    const colour = h("input", {type: "color", value: "#d02020", "aria-label": "Colour"});
+    const file = h("input", {type: "file", accept: "image/*", "aria-label": "Load a picture", onchange: async () => {
+      error.textContent = "";
+      const loaded = file.files[0] && await createImageBitmap(file.files[0]).catch(() => null);
+      if (loaded) {
+        const scale = Math.max(width / loaded.width, height / loaded.height); // its middle, as large as it can be
+        const [wide, high] = [scale * loaded.width, scale * loaded.height];
+        ask((pen) => pen.drawImage(loaded, (width - wide) / 2, (height - high) / 2, wide, high));
+      } else if (file.files[0]) error.textContent = "This browser cannot read that file as a picture: choose a PNG or a JPEG.";
+    }});
+    draws = h("button", {type: "button", "aria-pressed": "false", onclick: () => {
+      const on = draws.getAttribute("aria-pressed") !== "true";
+      draws.setAttribute("aria-pressed", on);
+      picture.classList.toggle("drawing", on);
+      if (on) { seen = 0; look(); }
+    }}, "Draw on it");
+    const fill = h("button", {type: "button", onclick: () => ask((pen) => { pen.fillStyle = colour.value; pen.fillRect(0, 0, width, height); })}, "Fill");
+    let line = null; // the points of the line that is being drawn
+    const at = (event) => {
+      const {left, top, width: wide, height: high} = picture.getBoundingClientRect();
+      return [(event.clientX - left) / wide * width, (event.clientY - top) / high * height];
+    };
+    const stroke = (pen) => {
+      Object.assign(pen, {strokeStyle: colour.value, lineWidth: width / 12, lineCap: "round", lineJoin: "round"});
+      pen.beginPath();
+      pen.moveTo(line[0][0] - 0.01, line[0][1]); // a line to where it begins would be none, and a mere click not seen
+      for (const [x, y] of line) pen.lineTo(x, y);
+      pen.stroke();
+    };
+    picture.addEventListener("pointerdown", (event) => {
+      if (draws.getAttribute("aria-pressed") !== "true") return;
+      event.preventDefault();
+      picture.setPointerCapture(event.pointerId);
+      line = [at(event)];
+    });
+    picture.addEventListener("pointermove", (event) => {
+      if (!line) return;
+      line.push(at(event));
+      const d = `M${line.map(([x, y]) => `${x} ${y}`).join("L")}`;
+      drawing.replaceChildren(h("path", {d, style: `stroke:${colour.value};stroke-width:${picture.clientWidth / 12};stroke-linecap:round;stroke-linejoin:round`}));
+    });
+    picture.addEventListener("pointerup", () => {
+      if (line) ask((pen) => { pen.drawImage(image, 0, 0, width, height); stroke(pen); });
+      line = null;
+    });
+    return h("div", {class: "row own"}, h("label", {class: "typed"}, "Your picture:", file), draws, h("label", {}, "in ", colour), fill);
+  }
+
+  /** Ask about the picture that `draw` makes. */
+  function ask(draw) {
+    const pen = h("canvas", {width, height}).getContext("2d", {willReadFrequently: true});
+    pen.imageSmoothingQuality = "high";
+    pen.fillStyle = "#fff"; // behind what is transparent
+    pen.fillRect(0, 0, width, height);
+    draw(pen);
+    const {data: all} = pen.getImageData(0, 0, width, height);
+    let text = "";
+    for (let i = 0; i < all.length; i += 4) text += String.fromCharCode(all[i], all[i + 1], all[i + 2]);
+    asked = ++turn;
+    error.textContent = "";
+    status.textContent = "Looking …";
+    emit({pixels: btoa(text), turn});
   }
 
   /** The weights of a model, and for each which share of its row the larger ones hold together. */
@@ -141,24 +222,25 @@ export function mount(el, data) {
     shade(canvas, model.row(shown, head));
     canvas.style.opacity = seen / 100;
     picture.classList.toggle("heated", seen > 0);
-    drawing.replaceChildren(...(data.outlines ? lines(data.outlines[shown], "outline") : []), ...lines(border(model.kept(shown, head)), "kept"));
+    const outline = data.outlines?.[shown];
+    drawing.replaceChildren(...(outline ? lines(outline, "outline") : []), ...lines(border(model.kept(shown, head)), "kept"));
     heads.querySelectorAll("button").forEach((button, k) => {
       shade(button.querySelector("canvas"), model.row(shown, k));
       button.querySelector("svg").replaceChildren(h("path", {d: border(model.kept(shown, k)), class: "kept"}));
-      button.querySelector(".number").textContent = data.inside ? num(jaccard(shown, k), 3) : "";
-      button.setAttribute("aria-label", `${named(k)}${data.inside ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
+      button.querySelector(".number").textContent = data.inside?.[shown] ? num(jaccard(shown, k), 3) : "";
+      button.setAttribute("aria-label", `${named(k)}${data.inside?.[shown] ? `, Jaccard ${num(jaccard(shown, k), 3)}` : ""}`);
     });
     legend.replaceChildren("weight ", ...scaleOf("0", num(Math.max(...model.row(shown, head)), 4), (x) => viridis(Math.sqrt(x))),
-      ` (colour: its square root). Orange line: kept patches${data.outlines ? "; white line: the object" : ""}`);
+      ` (colour: its square root). Orange line: kept patches${outline ? "; white line: the object" : ""}`);
     const count = model.kept(shown, head).filter(Boolean).length;
     const name = [data.names[m], n > 1 ? `image ${shown}` : "", named(head)].filter(Boolean).join(", ");
-    status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside ? compared() : ""}.`;
+    status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside?.[shown] ? compared() : ""}.`;
   }
 
   function compared() {
-    const each = data.images.map((_, i) => jaccard(i, head));
-    const mean = n > 1 ? ` (mean over all ${n} images ${num(each.reduce((a, b) => a + b) / n, 3)})` : "";
-    return `; Jaccard index with the object ${num(each[shown], 3)}${mean}`;
+    const each = data.inside.flatMap((inside, i) => (inside ? [jaccard(i, head)] : []));
+    const mean = each.length > 1 ? ` (mean over all ${each.length} images ${num(each.reduce((a, b) => a + b) / each.length, 3)})` : "";
+    return `; Jaccard index with the object ${num(jaccard(shown, head), 3)}${mean}`;
   }
 
   update(data);

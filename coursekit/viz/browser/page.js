@@ -1,0 +1,43 @@
+// The third back-end of a widget: on the site, what it asks is answered by a model in this browser, in a worker that all
+// widgets of a page share. A widget that names no model, and a browser that cannot run one, keep their stored answers.
+
+let worker = null, count = 0;
+const views = new Map();
+
+const able = globalThis.Worker && globalThis.WebAssembly && globalThis.CompressionStream && globalThis.DecompressionStream;
+
+function ask(question) {
+  if (!worker) {
+    worker = new Worker(new URL("worker.js", import.meta.url), {type: "module"});
+    worker.onmessage = ({data: {view, data, failed}}) => (failed ? views.get(view)?.fail(failed) : views.get(view)?.show(data));
+    worker.onerror = (event) => {
+      event.preventDefault();
+      for (const view of views.values()) view.fail(event.message ?? "its worker did not start");
+    };
+  }
+  worker.postMessage(question);
+}
+
+// @ts-ignore: the one name by which the scripts of the widgets find it
+globalThis.courseModels = (mount, el, data) => {
+  if (!able || !data.browser) return mount(el, data, {emit() {}});
+  const id = count++;
+  let told = false;
+  const view = mount(el, {...data, live: true}, {emit: (message) => {
+    ask(told ? {view: id, message} : {view: id, data, message});
+    told = true;
+  }});
+  views.set(id, {
+    show: (fresh) => view.update({...fresh, live: true}),
+    fail(reason) {
+      views.delete(id);
+      mount(el, data, {emit() {}});
+      const note = document.createElement("p");
+      note.setAttribute("role", "alert");
+      note.textContent = "The model could not be run in this browser, so only the stored answers are here.";
+      note.title = reason;
+      el.append(note);
+    },
+  });
+  return view;
+};
