@@ -130,18 +130,21 @@ def main() -> int:
 def report(console: Console, table: dict[str, list[dict]]) -> bool:
     """Print what has not held, or differs between two runs of one seed; returns whether anything has."""
     shown = Table("lecture", "claim", "bound", "on the seeds", "again", title="Claims that hang on luck")
-    unlucky = []
+    unlucky = {}
     for stem, claims in table.items():
         for c in claims:
             repeats = c["values"][0] == c[AGAIN] or TIMED.search(c["name"])
             if not repeats or not all(holds(c, value) for value in [*c["values"], c[AGAIN]]):
-                unlucky.append(f"{stem[:2]} {c['name']}")
+                unlucky[f"{stem[:2]} {c['name']}"] = c
                 bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
                 values = "  ".join(f"{value:.4g}" for value in c["values"])
                 shown.add_row(stem[:2], c["name"], bound, values, f"{c[AGAIN]:.4g}")
     number = sum(map(len, table.values()))
     if unlucky:
         console.print(shown)
+        if drawn := [name for name, c in unlucky.items() if c["values"][0] != c[AGAIN] and not TIMED.search(c["name"])]:
+            advice = "something is drawn without a seed (coursekit.train.seed)"
+            console.print(f"Not the same twice with the same seed, so {advice}: {'; '.join(drawn)}", soft_wrap=True)
         console.print(f"{len(unlucky)} of {number} claims hang on luck: {'; '.join(unlucky)}", soft_wrap=True)
     else:
         console.print(f"All {number} claims hold on {SEEDS} seeds, and repeat exactly but for measured times.")

@@ -54,7 +54,9 @@ def test_a_claim_that_fails_once_or_does_not_repeat_is_named(value, again, lucky
     table = seeds.collected(found)
     console = Console(record=True, width=200)
     assert seeds.report(console, table) is lucky
-    assert ("right" in console.export_text()) is (lucky and again == 0.5)
+    text = console.export_text()
+    assert ("right" in text) is (lucky and again == 0.5)
+    assert ("Not the same twice with the same seed" in text) is (again == 0.6)
 
 
 @pytest.mark.parametrize(("second", "says"), [(0.95, True), (0.96, False)])

@@ -186,10 +186,12 @@ def test_a_notebook_is_committed_clean(lecture):
 
 def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     code = [cell.source for cell in lecture.cells if cell.cell_type == "code"]
-    lines = [len(source.splitlines()) for source in code]
-    middle = statistics.median(lines)
+    length = {cell.id: len(cell.source.splitlines()) for cell in lecture.cells if cell.cell_type == "code"}
+    lines, middle = [*length.values()], statistics.median(length.values())
+    long = ", ".join(f"{name} ({n})" for name, n in sorted(length.items(), key=lambda item: item[1]) if n > 8)
     assert middle <= 8, (
-        f"half of the code cells have {middle:g} lines or more, where 8 can be read while one speaks {SEE}"
+        f"half of the code cells have {middle:g} lines or more, where 8 can be read while one speaks: "
+        f"shorten or split one of {long} {SEE}"
     )
     assert max(lines) <= 40, f"a code cell of {max(lines)} lines: no slide holds more than 40"
     wide = [line for source in code for line in source.splitlines() if len(line) > 100]
@@ -230,14 +232,15 @@ def test_every_notebook_opens_with_the_one_setup_cell(folder):
 
 def test_a_notebook_holds_no_copy_of_package_code(lecture):
     """No function or class of the package is defined again in a notebook."""
-    names = {
-        node.name
+    places = {
+        node.name: path.relative_to(PACKAGE.parent)
         for path in PACKAGE.rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
     source = "\n".join(cell.source for cell in lecture.cells if cell.cell_type == "code")
-    assert not names & set(re.findall(r"^\s*(?:def|class)\s+(\w+)", source, re.MULTILINE))
+    for name in re.findall(r"^\s*(?:def|class)\s+(\w+)", source, re.MULTILINE):
+        assert name not in places, f"`{name}` is in {places[name]}: import it, or give yours another name {SEE}"
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:

@@ -97,7 +97,8 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         asyncio.run(client.async_execute(env={**os.environ, "COURSEKIT_CLAIMS": str(claims_file.resolve())}))
     except CellExecutionError as failure:
         where = next(i for i, cell in enumerate(notebook.cells) if has_error(cell))
-        error = f"{path.stem}, cell {where + 1} of {len(notebook.cells)}: {failure.ename}: {plain(failure.evalue)}"
+        cell = f"cell {where + 1} of {len(notebook.cells)}, {notebook.cells[where].id}"
+        error = f"{path.stem}, {cell}: {failure.ename}: {plain(failure.evalue)}"
     except (RuntimeError, TimeoutError) as failure:  # the kernel died, or never came up
         error = f"{path.stem}: {type(failure).__name__}: {plain(str(failure))}"
     finally:
