@@ -1,6 +1,7 @@
-"""Attention: the masked softmax, scaled dot products, several heads, and a way to look at the weights.
+"""Attention: the formula, then the same with PyTorch's fused kernel, several heads, and a way to look at the weights.
 
-Legend: B batch, H heads, T queries, S keys and values, D size of the model, Dh = D / H size of a head.
+Legend: B batch, H heads, T queries, S keys and values, D size of the model, Dh = D / H size of a head's queries and
+keys, Dv size of its values, D / H too as a rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.nn.masks import causal_mask
+
+
+def attention_by_formula(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention, one step a line: ``softmax(Q K^T / sqrt(Dh)) V``, and the weights before dropout.
+
+    Arguments, result and source as for ``attend``; but key and value have as many heads as the query, and each query
+    may attend to at least one key.
+    """
+    Dh = query.shape[-1]
+    scaled = query * Dh**-0.5  # (B, H, T, Dh); before the product, which could overflow in float16
+    scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
+    weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)  # (B, H, T, S), rows sum to 1
+    kept = F.dropout(weights, dropout, training=dropout > 0)  # (B, H, T, S)
+    attended = kept @ value  # (B, H, T, S) @ (B, H, S, Dv) -> (B, H, T, Dv)
+    return attended, weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -86,16 +104,16 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
-    There are two paths. As a rule PyTorch's fused kernel computes it; the formula, step by step, is used where the
-    weights are asked for, which the kernel never has as a whole, and where ``fused_is_slow`` says that it is faster.
-    Both give the same numbers up to rounding, but with dropout they draw differently. A query that may attend to
-    nothing gets zeros.
+    There are two paths. As a rule PyTorch's fused kernel computes it; ``attention_by_formula``, which you should read
+    first, is used where the weights are asked for, which the kernel never has as a whole, and where ``fused_is_slow``
+    says that it is faster. Both give the same numbers up to rounding, but with dropout they draw differently. A query
+    that may attend to nothing gets zeros.
 
     Args:
         query: (B, H, T, Dh).
         key: (B, H, S, Dh). There may be fewer heads of keys, a divisor of H; each then serves several neighbouring
             heads of queries.
-        value: (B, H, S, any size), of as many heads as the keys.
+        value: (B, H, S, Dv), of as many heads as the keys.
         mask: boolean, broadcastable to (B, H, T, S); True = may attend.
         causal: attend to no later position; the queries are the last T of the S positions.
         need_weights: return the weights too.
@@ -103,7 +121,7 @@ def attend(
         window: with ``causal``, attend to the last ``window`` positions alone, the query's own included.
 
     Returns:
-        The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
+        The weighted values (B, H, T, Dv), and the weights before dropout (B, H, T, S) or None.
 
     Raises:
         ValueError: the mask is not boolean, the shapes do not fit, or there is a window without ``causal``.
@@ -133,15 +151,13 @@ def attend(
     if explicit:
         if fewer:
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
-        scaled = query * query.shape[-1] ** -0.5  # before the product, which could overflow in float16
-        scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
-        weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
-        if has_any_key is not None:
-            weights = weights * has_any_key
-        attended = F.dropout(weights, dropout, training=dropout > 0) @ value
-        return attended, weights if need_weights else None
-    attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer)
-    return attended * has_any_key, None
+        attended, weights = attention_by_formula(query, key, value, mask, dropout)
+    else:
+        attended, weights = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer), None
+    if has_any_key is not None:
+        attended = attended * has_any_key
+        weights = weights * has_any_key if need_weights else None
+    return attended, weights if need_weights else None
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:

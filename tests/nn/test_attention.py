@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, record_attention
+from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_by_formula, record_attention
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise, softmax
 
@@ -54,6 +54,9 @@ def test_attend_is_the_formula_on_both_paths(B, H, T, S, Dh, causal, masked, see
         found, found_weights = attend(query, key, value, mask, causal, need_weights)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
+    if allowed.any(dim=-1).all():
+        by_itself = attention_by_formula(query, key, value, allowed if masked or causal else None)
+        torch.testing.assert_close(by_itself, (expected, weights), rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(1, 3), st.integers(1, 3), sizes, st.integers(1, 6), st.integers(1, 7), st.integers(0, 99))
