@@ -106,12 +106,18 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
-        options = {name: getattr(c, name) for name in ("norm_first", "activation", "dropout", "d_key", "d_value")}
         self.embedding = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = (SinusoidalPositions if c.positions == "sinusoidal" else LearnedPositions)(
             c.max_length, c.d_model
         )
         self.dropout = nn.Dropout(c.dropout)
+        options = {  # of both stacks
+            "norm_first": c.norm_first,
+            "activation": c.activation,
+            "dropout": c.dropout,
+            "d_key": c.d_key,
+            "d_value": c.d_value,
+        }
         self.encoder = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.encoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
