@@ -142,8 +142,18 @@ class Block(nn.Module):
         super().__init__()
         norm = norm or partial(nn.LayerNorm, eps=eps, bias=bias)
         weights, hidden = (dropout if p is None else p for p in (attention_dropout, ff_dropout))
-        own = {"n_kv_heads": n_kv_heads, "window": window, "qk_norm": qk_norm, "qkv_bias": qkv_bias}
-        self.attention = MultiHeadAttention(d_model, n_heads, bias, weights, d_key, d_value, **own)
+        self.attention = MultiHeadAttention(
+            d_model,
+            n_heads,
+            bias=bias,
+            dropout=weights,
+            d_key=d_key,
+            d_value=d_value,
+            n_kv_heads=n_kv_heads,
+            window=window,
+            qk_norm=qk_norm,
+            qkv_bias=qkv_bias,
+        )
         self.attention_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden, gated)
         self.feed_forward_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
@@ -154,11 +164,11 @@ class Block(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        turn: Callable[[Tensor], Tensor] | None = None,
+        rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """``x`` (B, T, D) -> (B, T, D); the other arguments as in ``MultiHeadAttention``."""
         # x + attention(norm(x)), or norm(x + attention(x)); then the same with the feed-forward network
-        x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, turn=turn)
+        x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, rotary=rotary)
         return self.feed_forward_residual(x, self.feed_forward)
 
 

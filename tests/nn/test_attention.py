@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_by_formula, record_attention
+from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_formula, record_attention
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise, softmax
 
@@ -55,7 +55,7 @@ def test_attend_is_the_formula_on_both_paths(B, H, T, S, Dh, causal, masked, see
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
     if allowed.any(dim=-1).all():
-        by_itself = attention_by_formula(query, key, value, allowed if masked or causal else None)
+        by_itself = attention_formula(query, key, value, allowed if masked or causal else None)
         torch.testing.assert_close(by_itself, (expected, weights), rtol=1e-9, atol=1e-9)
 
 
@@ -292,9 +292,9 @@ def test_vectors_of_another_shape_are_refused(heads):
 
 def test_what_only_self_attention_does_is_refused_with_a_memory():
     x, memory = torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)
-    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
-        MultiHeadAttention(8, 2)(x, memory, turn=lambda query: query)
-    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
+    with pytest.raises(ValueError, match="rotary and qk_norm work in self-attention alone"):
+        MultiHeadAttention(8, 2)(x, memory, rotary=lambda query: query)
+    with pytest.raises(ValueError, match="rotary and qk_norm work in self-attention alone"):
         MultiHeadAttention(8, 2, qk_norm=nn.LayerNorm)(x, memory)
 
 
