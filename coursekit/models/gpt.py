@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_sizes, check_text
+from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
 
@@ -156,6 +156,7 @@ class GPT(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
+        check_caches(caches, len(self.blocks))
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
@@ -177,7 +178,8 @@ class GPT(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
+                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
+                than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 
@@ -199,12 +201,15 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     still fit.
 
     Raises:
-        ValueError: ``ids`` are not (B, T), or no whole numbers; or ``loss_mask`` has another shape, or is not boolean.
+        ValueError: ``ids`` are not (B, T), T at least 2, or no whole numbers; or ``loss_mask`` has another shape, or is
+            not boolean.
 
     Source: GPT, section 3.1, equation 1.
     """
     ids, mask = batch["ids"], batch.get("mask")
     check_ids(ids)
+    if ids.shape[1] < 2:
+        raise ValueError(f"ids of shape {tuple(ids.shape)}: at least two tokens, since the first is never predicted")
     learned = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
     if learned.shape != ids.shape or learned.dtype != torch.bool:
         found = f"loss_mask of shape {tuple(learned.shape)}, {learned.dtype}"

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_sizes, check_text
+from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
@@ -170,6 +170,7 @@ class Llama(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
+        check_caches(caches, len(self.blocks))
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         if mask is None:
@@ -197,7 +198,8 @@ class Llama(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
+                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
+                than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes, check_text, check_token
+from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
@@ -160,8 +160,9 @@ class Transformer(nn.Module):
             caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
 
         Raises:
-            ValueError: as ``encode``, of ``inputs``.
+            ValueError: as ``encode``, of ``inputs``; or there are more or fewer caches than blocks.
         """
+        check_caches(caches, len(self.decoder))
         start = caches[0][0].length if caches else 0
         check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)

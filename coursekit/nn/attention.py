@@ -214,10 +214,16 @@ class Cache:
         self.value: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, H, T, Dh); all so far, (B, H, S, Dh), or those that a window still reaches."""
+        """Add keys and values (B, G, T, Dh); all so far, (B, G, S, Dh), or those that a window still reaches.
+
+        Raises:
+            ValueError: they are more than ``max_length``, or of another number of texts than before.
+        """
         start, end = self.length, self.length + key.shape[-2]
         if end > self.max_length:
             raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
+        if self.key is not None and len(key) != len(self.key):
+            raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
         if self.window is not None:
             both = (self.key, key), (self.value, value)
             key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)

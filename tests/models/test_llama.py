@@ -275,6 +275,8 @@ def test_bad_input_is_refused():
         ((ids, mask & (torch.arange(4) != 2)[:, None]), "a text has no real token"),
         ((ids, mask[:, 1:]), r"mask of shape \(4, 8\): must be \(4, 9\), as the tokens"),
         ((torch.full((1, 2), V),), rf"ids must lie in 0\.\.{V - 1}"),
+        ((ids, mask, []), "^0 caches for 2 blocks: must be one for each"),
+        ((ids, mask, model.new_caches(9)[:1]), "^1 caches for 2 blocks: must be one for each"),
     ):
         with pytest.raises(ValueError, match=words):
             model(*arguments)

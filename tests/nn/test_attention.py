@@ -239,6 +239,17 @@ def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
         module(x[:, :1], causal=True, cache=cache)
 
 
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_cache_goes_on_with_as_many_texts_as_it_holds(window, generator):
+    cache, x = Cache(6, window), torch.randn(3, 2, 1, 4, generator=generator)
+    cache.append(x, x)
+    for n in (1, 2, 4):
+        some = x[:1].expand(n, -1, -1, -1)
+        with pytest.raises(ValueError, match=f"a batch of {n} cannot continue the batch of 3 that the cache holds"):
+            cache.append(some, some)
+    assert cache.append(x, x)[0].shape == (3, 2, 2, 4)
+
+
 def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
     module = randomise(MultiHeadAttention(8, 2)).double()
     x, memory = (torch.randn(3, n, 8, generator=generator).double() for n in (2, 5))
