@@ -167,7 +167,7 @@ def from_gguf(metadata: Mapping[str, Any], tensors: Tensors) -> Llama:
     found = {}
     for ours, theirs in names.items():
         wanted = model.get_parameter(ours).shape
-        parts = list(model.blocks[0].attention.sizes if len(theirs) > 1 else wanted[:1])
+        parts = list(model.blocks[0].attention.qkv_sizes if len(theirs) > 1 else wanted[:1])
         for name, rows in zip(theirs, parts):
             if (shape := shape_of(tensors[name])) != (rows, *wanted[1:]):
                 raise ValueError(f"{name} of {shape}: the configuration says {(rows, *wanted[1:])}")
@@ -175,7 +175,7 @@ def from_gguf(metadata: Mapping[str, Any], tensors: Tensors) -> Llama:
         for name, rows in zip(theirs, found[ours].split(parts)):
             dequantise(tensors[name], rows)
             if name.endswith(("attn_q.weight", "attn_k.weight")):
-                rows.copy_(halves(rows, config.size))
+                rows.copy_(halves(rows, config.head_size))
     model.load_state_dict(found, assign=True)
     return model.eval()
 
@@ -240,9 +240,9 @@ def llama_config(metadata: Mapping[str, Any], tensors: Tensors) -> LlamaConfig:
     numbers["d_head"] = number(told, "attention.key_length", int) if "attention.key_length" in told else None
     config = LlamaConfig(**numbers)
     for name in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
-        if told.get(name, config.size) != config.size:
+        if told.get(name, config.head_size) != config.head_size:
             raise ValueError(
-                f"llama.{name}={told[name]!r}: all of a head of {config.size} is one size here, and turned"
+                f"llama.{name}={told[name]!r}: all of a head of {config.head_size} is one size here, and turned"
             )
     scaling = rotary_scaling(tensors[ROPE_FACTORS], config) if ROPE_FACTORS in tensors else None
     return LlamaConfig(**numbers, rotary_scaling=scaling)
@@ -259,12 +259,12 @@ def number(told: Mapping[str, Any], name: str, kind: type) -> Any:
 
 def rotary_scaling(factors: ReaderTensor, config: LlamaConfig) -> RotaryScaling:
     """The scaling that a file holds as one factor for each pair of entries, by which its angle is divided."""
-    if shape_of(factors) != (config.size // 2,):
-        raise ValueError(f"{ROPE_FACTORS} of {shape_of(factors)}: a head has {config.size // 2} pairs")
-    wanted = torch.empty(config.size // 2)
+    if shape_of(factors) != (config.head_size // 2,):
+        raise ValueError(f"{ROPE_FACTORS} of {shape_of(factors)}: a head has {config.head_size // 2} pairs")
+    wanted = torch.empty(config.head_size // 2)
     dequantise(factors, wanted)
     scaling = RotaryScaling(factor=max(1.0, float(wanted.max())))
-    plain, scaled = (rotary_frequencies(config.size, config.rotary_base, one) for one in (None, scaling))
+    plain, scaled = (rotary_frequencies(config.head_size, config.rotary_base, one) for one in (None, scaling))
     if not torch.allclose(plain / wanted, scaled, rtol=1e-4, atol=0):
         raise ValueError(
             f"{ROPE_FACTORS} has other factors than Llama 3's scaling: a Llama of the course has that alone"

@@ -152,7 +152,7 @@ def to_hugging_face(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
     family = family_of(c)
     config = {theirs: getattr(c, ours) for ours, theirs in SIZES.items()} | {"hidden_act": "silu"}
     config |= {"model_type": family, "architectures": [FAMILIES[family][0]], "initializer_range": STD}
-    config |= {"tie_word_embeddings": c.tied, "head_dim": c.size, "rope_theta": c.rotary_base}
+    config |= {"tie_word_embeddings": c.tied, "head_dim": c.head_size, "rope_theta": c.rotary_base}
     config |= {"bos_token_id": None, "eos_token_id": None}  # without these they would be numbers
     if c.rotary_scaling is not None:
         told = {theirs: getattr(c.rotary_scaling, ours) for ours, theirs in SCALING.items()}
@@ -161,7 +161,7 @@ def to_hugging_face(model: Llama) -> tuple[dict[str, Any], dict[str, Tensor]]:
         config["sliding_window"] = c.window
     state, weights = model.state_dict(), {}
     for ours, theirs in their_names(model).items():
-        parts = state[ours].split(model.blocks[0].attention.sizes) if len(theirs) > 1 else [state[ours]]
+        parts = state[ours].split(model.blocks[0].attention.qkv_sizes) if len(theirs) > 1 else [state[ours]]
         weights |= dict(zip(theirs, parts))
     return config, weights
 

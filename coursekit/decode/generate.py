@@ -6,6 +6,7 @@ Legend: B batch, T tokens of a prompt, N tokens written, V vocabulary size.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.attention import Cache
+from coursekit.nn.modes import evaluating
 from coursekit.nn.sampling import next_token, penalise_repetition
 
 
@@ -48,8 +50,13 @@ def room(model: GPT, ids: Tensor, max_new: int) -> int:
 
 
 def next_logits(model: GPT, ids: Tensor, mask: Tensor | None, caches: list[Cache]) -> Tensor:
-    """Logits (B, V) of the token after the last of ``ids``; those of the other places are not computed."""
-    return model.logits(model.hidden(ids, mask, caches)[:, -1])
+    """Logits (B, V) of the token after the last of ``ids``, in eval mode; those of other places are not computed.
+
+    The mode is changed while they are computed, not from the first token of a text to the last: in between, whoever
+    reads the text may do what they like with the model.
+    """
+    with evaluating(model) if model.training else nullcontext():
+        return model.logits(model.hidden(ids, mask, caches)[:, -1])
 
 
 @torch.inference_mode()
@@ -67,7 +74,8 @@ def stream(
 ) -> Iterator[Tensor]:
     """Write on, token by token: yields (B,) each time, until ``max_new`` or until every text has ended.
 
-    The keys and values of what was read and written are cached, so that each step reads one token.
+    The keys and values of what was read and written are cached, so that each step reads one token. A model in train
+    mode writes without dropout, too, and stays in train mode.
     With ``model.hidden = torch.compile(model.hidden, dynamic=True)`` it is compiled at the first text, and for no other
     length again.
 

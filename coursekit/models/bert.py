@@ -103,9 +103,19 @@ class Bert(Pretrained):
         self.segments = nn.Embedding(2, c.d_model)
         self.norm = nn.LayerNorm(c.d_model, eps=EPS)
         self.dropout = nn.Dropout(c.dropout)
-        # Google's program leaves the hidden units whole
-        options = {"norm_first": False, "activation": "gelu", "eps": EPS, "dropout": c.dropout, "ff_dropout": 0.0}
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.blocks = nn.ModuleList(
+            Block(
+                c.d_model,
+                c.n_heads,
+                c.d_ff,
+                norm_first=False,
+                activation="gelu",
+                eps=EPS,
+                dropout=c.dropout,
+                ff_dropout=0.0,  # Google's program leaves the hidden units whole
+            )
+            for _ in range(c.n_layers)
+        )
         self.pooler = nn.Linear(c.d_model, c.d_model) if pooler else None
         init_weights(self)
 

@@ -6,7 +6,8 @@ chosen from the logits is in ``coursekit/nn/sampling.py``.
 Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/positions.py``, then for each layer
 ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
-Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
+Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
+F = d_ff, L = n_layers.
 
 Source: Radford, Narasimhan, Salimans and Sutskever (2018), *Improving Language Understanding by Generative
 Pre-Training* (GPT); Radford, Wu, Child, Luan, Amodei and Sutskever (2019), *Language Models are Unsupervised Multitask
@@ -25,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_heads, check_ids, check_sizes, check_text
+from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
 
@@ -40,7 +41,7 @@ class GPTConfig:
 
     Attributes:
         vocab_size: V.
-        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
+        d_model, n_heads, d_ff, n_layers: D, H, F (the width of the feed-forward networks), L.
         max_length: largest number of tokens, the context length.
         dropout: in training: on the embeddings, the attention weights and both branches of a block.
         norm_first: True from GPT-2 on: layer norm before each branch, one more at the end, and the layers that write
@@ -120,10 +121,19 @@ class GPT(Pretrained):
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = LearnedPositions(c.max_length, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
-        # the papers say GELU; the programs compute it with tanh, the first GPT's too
-        options = {"norm_first": c.norm_first, "activation": "gelu_tanh", "eps": EPS, "dropout": c.dropout}
-        options |= {"ff_dropout": 0.0}  # the program leaves the hidden units whole
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.blocks = nn.ModuleList(
+            Block(
+                c.d_model,
+                c.n_heads,
+                c.d_ff,
+                norm_first=c.norm_first,
+                activation="gelu_tanh",  # the papers say GELU; the programs compute it with tanh, the first GPT's too
+                eps=EPS,
+                dropout=c.dropout,
+                ff_dropout=0.0,  # the program leaves the hidden units whole
+            )
+            for _ in range(c.n_layers)
+        )
         self.norm = nn.LayerNorm(c.d_model, eps=EPS) if c.norm_first else nn.Identity()
         self.init_weights()
 
@@ -146,6 +156,7 @@ class GPT(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
+        check_caches(caches, len(self.blocks))
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
@@ -167,7 +178,8 @@ class GPT(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
+                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
+                than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 
@@ -189,22 +201,25 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     still fit.
 
     Raises:
-        ValueError: ``ids`` are not (B, T), or no whole numbers; or ``loss_mask`` has another shape, or is not boolean.
+        ValueError: ``ids`` are not (B, T), T at least 2, or no whole numbers; or ``loss_mask`` has another shape, or is
+            not boolean.
 
     Source: GPT, section 3.1, equation 1.
     """
     ids, mask = batch["ids"], batch.get("mask")
     check_ids(ids)
-    counts = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
-    if counts.shape != ids.shape or counts.dtype != torch.bool:
-        found = f"loss_mask of shape {tuple(counts.shape)}, {counts.dtype}"
+    if ids.shape[1] < 2:
+        raise ValueError(f"ids of shape {tuple(ids.shape)}: at least two tokens, since the first is never predicted")
+    learned = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
+    if learned.shape != ids.shape or learned.dtype != torch.bool:
+        found = f"loss_mask of shape {tuple(learned.shape)}, {learned.dtype}"
         raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
-    counts = counts[:, 1:]  # (B, T - 1)
+    learned = learned[:, 1:]  # (B, T - 1)
     if mask is not None:
-        counts = counts & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what is predicted at padding
+        learned = learned & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what is predicted at padding
         mask = mask[:, :-1]
         mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
     logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
-    target = ids[:, 1:].masked_fill(~counts, -100)  # (B, T - 1); -100 is the number that cross_entropy leaves out
+    target = ids[:, 1:].masked_fill(~learned, -100)  # (B, T - 1); -100 is the number that cross_entropy leaves out
     logits = logits.float().flatten(0, 1)  # (B, T - 1, V) -> (B (T - 1), V)
-    return F.cross_entropy(logits, target.flatten(), reduction="sum"), counts.sum()
+    return F.cross_entropy(logits, target.flatten(), reduction="sum"), learned.sum()

@@ -9,7 +9,8 @@ Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/po
 ``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in
 ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
 
-Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, L = n_layers.
+Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
+Dh size of a head, L = n_layers.
 
 Source: Touvron et al. (2023), *LLaMA: Open and Efficient Foundation Language Models*, arXiv 2302.13971; *Llama 2: Open
 Foundation and Fine-Tuned Chat Models*, arXiv 2307.09288; Grattafiori et al. (2024), *The Llama 3 Herd of Models*, arXiv
@@ -26,7 +27,7 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block
-from coursekit.nn.checks import check_dropout, check_sizes, check_text
+from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
@@ -79,16 +80,16 @@ class LlamaConfig:
             raise ValueError(f"n_kv_heads={self.n_kv_heads}: must divide n_heads={self.n_heads}")
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}, or give d_head")
-        if self.size % 2:
-            raise ValueError(f"heads of size {self.size}: must be even, since entries turn in pairs")
+        if self.head_size % 2:
+            raise ValueError(f"heads of size {self.head_size}: must be even, since entries turn in pairs")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window={self.window}: must be at least 1, or None for all positions")
         if not self.rotary_base > 1:
             raise ValueError(f"rotary_base={self.rotary_base}: must be above 1")
 
     @property
-    def size(self) -> int:
-        """Of a head."""
+    def head_size(self) -> int:
+        """Size of a head's queries, keys and values."""
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @classmethod
@@ -139,11 +140,26 @@ class Llama(Pretrained):
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
         norm = partial(RMSNorm, eps=c.eps)
-        options = {"activation": "silu", "gated": True, "norm": norm, "bias": False}
-        options |= {"d_key": c.size, "d_value": c.size, "n_kv_heads": c.n_kv_heads, "window": c.window}
-        options |= {"qk_norm": norm if c.qk_norm else None, "qkv_bias": c.qkv_bias}
-        options |= {"dropout": c.dropout, "ff_dropout": 0.0}
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.blocks = nn.ModuleList(
+            Block(
+                c.d_model,
+                c.n_heads,
+                c.d_ff,
+                norm=norm,
+                activation="silu",
+                gated=True,
+                bias=False,
+                d_key=c.head_size,
+                d_value=c.head_size,
+                n_kv_heads=c.n_kv_heads,
+                window=c.window,
+                qk_norm=norm if c.qk_norm else None,
+                qkv_bias=c.qkv_bias,
+                dropout=c.dropout,
+                ff_dropout=0.0,
+            )
+            for _ in range(c.n_layers)
+        )
         self.norm = norm(c.d_model)
         self.output = None if c.tied else nn.Linear(c.d_model, c.vocab_size, bias=False)
         for name, parameter in self.named_parameters():
@@ -154,6 +170,7 @@ class Llama(Pretrained):
 
     def hidden(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
         """The last hidden states, (B, T, D), which ``logits`` takes; arguments and errors as for ``forward``."""
+        check_caches(caches, len(self.blocks))
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         if mask is None:
@@ -163,11 +180,11 @@ class Llama(Pretrained):
             reached = start if self.config.window is None else min(start, self.config.window - 1)
             mask = padding_mask(mask[:, start - reached :])
         c = self.config  # the frequencies are no buffer, which model.bfloat16() would round
-        frequencies = rotary_frequencies(c.size, c.rotary_base, c.rotary_scaling, ids.device)
-        cos, sin = rotary_angles(position_ids, frequencies)
+        frequencies = rotary_frequencies(c.head_size, c.rotary_base, c.rotary_scaling, ids.device)
+        cos, sin = rotary_angles(position_ids, frequencies)  # (T, Dh / 2) each, or (B, 1, T, Dh / 2)
         x = self.dropout(self.tokens(ids))  # (B, T, D)
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            x = block(x, mask=mask, causal=True, cache=cache, turn=partial(rotate, cos=cos, sin=sin))
+            x = block(x, mask=mask, causal=True, cache=cache, rotary=partial(rotate, cos=cos, sin=sin))
         return self.norm(x)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
@@ -181,7 +198,8 @@ class Llama(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's.
+                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
+                than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 

@@ -144,8 +144,10 @@ class MAE(nn.Module):
         self.embed = nn.Linear(D, E)
         self.mask_token = nn.Parameter(torch.empty(1, 1, E).normal_(std=STD))
         self.positions = nn.Parameter(sinusoidal_2d(side, E), requires_grad=False)
-        options = {"norm_first": True, "activation": "gelu", "eps": c.vit.eps}
-        self.blocks = nn.ModuleList(Block(E, c.decoder_heads, 4 * E, **options) for _ in range(c.decoder_layers))
+        self.blocks = nn.ModuleList(
+            Block(E, c.decoder_heads, 4 * E, norm_first=True, activation="gelu", eps=c.vit.eps)
+            for _ in range(c.decoder_layers)
+        )
         self.norm = nn.LayerNorm(E, eps=c.vit.eps)
         self.predict = nn.Linear(E, c.vit.channels * c.vit.patch_size**2)
         for layer in (self.embed, *self.blocks.modules(), self.predict):

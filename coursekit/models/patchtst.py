@@ -84,8 +84,10 @@ class PatchEncoder(nn.Module):
         self.embedding = nn.Linear(c.patch_size, c.d_model)
         self.positions = LearnedPositions(c.n_patches, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
-        options = {"norm_first": True, "activation": "gelu", "dropout": c.dropout}
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.blocks = nn.ModuleList(
+            Block(c.d_model, c.n_heads, c.d_ff, norm_first=True, activation="gelu", dropout=c.dropout)
+            for _ in range(c.n_layers)
+        )
 
     def forward(self, history: Tensor) -> Tensor:
         """One vector for each patch of each channel: (B, L, C), already normalised, -> (B, C, N, D)."""

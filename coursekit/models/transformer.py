@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes, check_text, check_token
+from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
@@ -106,12 +106,18 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.config = c = config
-        options = {name: getattr(c, name) for name in ("norm_first", "activation", "dropout", "d_key", "d_value")}
         self.embedding = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = (SinusoidalPositions if c.positions == "sinusoidal" else LearnedPositions)(
             c.max_length, c.d_model
         )
         self.dropout = nn.Dropout(c.dropout)
+        options = {  # of both stacks
+            "norm_first": c.norm_first,
+            "activation": c.activation,
+            "dropout": c.dropout,
+            "d_key": c.d_key,
+            "d_value": c.d_value,
+        }
         self.encoder = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
         self.encoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
@@ -154,8 +160,9 @@ class Transformer(nn.Module):
             caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
 
         Raises:
-            ValueError: as ``encode``, of ``inputs``.
+            ValueError: as ``encode``, of ``inputs``; or there are more or fewer caches than blocks.
         """
+        check_caches(caches, len(self.decoder))
         start = caches[0][0].length if caches else 0
         check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)

@@ -179,11 +179,22 @@ class ViT(Pretrained):
         self.class_token = nn.Parameter(torch.zeros(1, c.d_model)) if n_prefix_tokens else None
         self.positions = GridPositions(c.image_size // c.patch_size, c.d_model, n_prefix_tokens, c.resize)
         self.dropout = nn.Dropout(c.dropout)
-        # exact GELU, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
-        options = {"norm_first": True, "activation": "gelu", "eps": c.eps, "dropout": c.dropout}
-        options |= {"attention_dropout": 0.0}  # appendix B.1
         rise = [c.drop_path * i / max(1, c.n_layers - 1) for i in range(c.n_layers)]
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options, drop_path=p) for p in rise)
+        self.blocks = nn.ModuleList(
+            Block(
+                c.d_model,
+                c.n_heads,
+                c.d_ff,
+                norm_first=True,
+                # exact, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
+                activation="gelu",
+                eps=c.eps,
+                dropout=c.dropout,
+                attention_dropout=0.0,  # appendix B.1
+                drop_path=p,
+            )
+            for p in rise
+        )
         self.norm = nn.LayerNorm(c.d_model, eps=c.eps)
         R = c.representation_size
         self.representation = nn.Linear(c.d_model, R) if R else None

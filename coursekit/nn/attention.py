@@ -1,6 +1,7 @@
-"""Attention: the masked softmax, scaled dot products, several heads, and a way to look at the weights.
+"""Attention: the formula, then the same with PyTorch's fused kernel, several heads, and a way to look at the weights.
 
-Legend: B batch, H heads, T queries, S keys and values, D size of the model, Dh = D / H size of a head.
+Legend: B batch, H heads (G of keys and values, where several heads of queries share them), T queries, S keys and
+values, D size of the model, Dh = D / H size of a head's queries and keys, Dv that of its values, as a rule the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.nn.masks import causal_mask
+
+
+def attention_formula(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention, one step a line: ``softmax(Q K^T / sqrt(Dh)) V``, and the weights before dropout.
+
+    Arguments, result and source as for ``attend``; but key and value have as many heads as the query, and each query
+    may attend to at least one key.
+    """
+    Dh = query.shape[-1]
+    scaled = query * Dh**-0.5  # (B, H, T, Dh); before the product, which could overflow in float16
+    scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
+    weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)  # (B, H, T, S), rows sum to 1
+    kept = F.dropout(weights, dropout, training=dropout > 0)  # (B, H, T, S)
+    attended = kept @ value  # (B, H, T, S) @ (B, H, S, Dv) -> (B, H, T, Dv)
+    return attended, weights
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -86,16 +104,16 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
-    There are two paths. As a rule PyTorch's fused kernel computes it; the formula, step by step, is used where the
-    weights are asked for, which the kernel never has as a whole, and where ``fused_is_slow`` says that it is faster.
-    Both give the same numbers up to rounding, but with dropout they draw differently. A query that may attend to
-    nothing gets zeros.
+    There are two paths. As a rule PyTorch's fused kernel computes it; ``attention_formula``, which you should read
+    first, is used where the weights are asked for, which the kernel never has as a whole, and where ``fused_is_slow``
+    says that it is faster. Both give the same numbers up to rounding, but with dropout they draw differently. A query
+    that may attend to nothing gets zeros.
 
     Args:
         query: (B, H, T, Dh).
         key: (B, H, S, Dh). There may be fewer heads of keys, a divisor of H; each then serves several neighbouring
             heads of queries.
-        value: (B, H, S, any size), of as many heads as the keys.
+        value: (B, H, S, Dv), of as many heads as the keys.
         mask: boolean, broadcastable to (B, H, T, S); True = may attend.
         causal: attend to no later position; the queries are the last T of the S positions.
         need_weights: return the weights too.
@@ -103,7 +121,7 @@ def attend(
         window: with ``causal``, attend to the last ``window`` positions alone, the query's own included.
 
     Returns:
-        The weighted values (B, H, T, size of a value), and the weights before dropout (B, H, T, S) or None.
+        The weighted values (B, H, T, Dv), and the weights before dropout (B, H, T, S) or None.
 
     Raises:
         ValueError: the mask is not boolean, the shapes do not fit, or there is a window without ``causal``.
@@ -128,20 +146,18 @@ def attend(
         mask = later if mask is None else mask & later
     has_any_key = None
     if mask is not None:
-        has_any_key = mask.any(dim=-1, keepdim=True)  # a row without any True is let through here and set to 0 below
+        has_any_key = mask.any(dim=-1, keepdim=True)  # (…, T, 1); other rows are let through here and set to 0 below
         mask = mask | ~has_any_key
     if explicit:
-        if fewer:
+        if fewer:  # (B, G, S, Dh) -> (B, H, S, Dh)
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
-        scaled = query * query.shape[-1] ** -0.5  # before the product, which could overflow in float16
-        scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
-        weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)
-        if has_any_key is not None:
-            weights = weights * has_any_key
-        attended = F.dropout(weights, dropout, training=dropout > 0) @ value
-        return attended, weights if need_weights else None
-    attended = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer)
-    return attended * has_any_key, None
+        attended, weights = attention_formula(query, key, value, mask, dropout)  # (B, H, T, Dv), (B, H, T, S)
+    else:
+        attended, weights = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer), None
+    if has_any_key is not None:
+        attended = attended * has_any_key
+        weights = weights * has_any_key if need_weights else None
+    return attended, weights if need_weights else None
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
@@ -198,10 +214,16 @@ class Cache:
         self.value: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, H, T, Dh); all so far, (B, H, S, Dh), or those that a window still reaches."""
+        """Add keys and values (B, G, T, Dh); all so far, (B, G, S, Dh), or those that a window still reaches.
+
+        Raises:
+            ValueError: they are more than ``max_length``, or of another number of texts than before.
+        """
         start, end = self.length, self.length + key.shape[-2]
         if end > self.max_length:
             raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
+        if self.key is not None and len(key) != len(self.key):
+            raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
         if self.window is not None:
             both = (self.key, key), (self.value, value)
             key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
@@ -270,22 +292,22 @@ class MultiHeadAttention(Attention):
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
-        pairs = n_heads if n_kv_heads is None else n_kv_heads
-        if pairs < 1 or n_heads % pairs:
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")
         self.d_model, self.n_heads, self.dropout, self.window = d_model, n_heads, dropout, window
-        key, value = (d_model // n_heads if size is None else size for size in (d_key, d_value))
-        self.heads = [n_heads, pairs, pairs]  # of queries, keys, values
-        self.sizes = [n_heads * key, pairs * key, pairs * value]  # of all heads together; keys are as long as queries
-        self.qkv = nn.Linear(d_model, sum(self.sizes), bias=bias if qkv_bias is None else qkv_bias)
+        key, value = (d_model // n_heads if size is None else size for size in (d_key, d_value))  # Dh, Dv
+        self.qkv_heads = [n_heads, n_kv_heads, n_kv_heads]  # of queries, keys, values
+        self.qkv_sizes = [n_heads * key, n_kv_heads * key, n_kv_heads * value]  # of all their heads together
+        self.qkv = nn.Linear(d_model, sum(self.qkv_sizes), bias=bias if qkv_bias is None else qkv_bias)
         self.out = nn.Linear(n_heads * value, d_model, bias=bias)
         self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(key) for _ in range(2))
 
     def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
         """Split ``x`` into heads of queries (0), keys (1), values (2), or ``first`` to ``last``: (B, H, T, Dh) each."""
-        parts = zip(x.split(self.sizes[first : last + 1], dim=-1), self.heads[first:])
+        parts = zip(x.split(self.qkv_sizes[first : last + 1], dim=-1), self.qkv_heads[first:])
         # each part: (B, T, H Dh) -> (B, T, H, Dh) -> (B, H, T, Dh)
-        return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part, heads in parts]
+        return [part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part, n_heads in parts]
 
     def forward(
         self,
@@ -294,7 +316,7 @@ class MultiHeadAttention(Attention):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        turn: Callable[[Tensor], Tensor] | None = None,
+        rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Queries from ``x`` (B, T, D); keys and values from ``memory`` (B, S, D), or from ``x`` itself.
 
@@ -304,41 +326,41 @@ class MultiHeadAttention(Attention):
             causal: attend to no later position (self-attention alone).
             cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
                 first call and kept.
-            turn: how queries and keys are turned by their positions, (B, H, T, Dh) -> the same; without ``memory``.
+            rotary: turns queries and keys by their positions, (B, H, T, Dh) -> the same; without ``memory``.
 
         Returns:
             (B, T, D).
 
         Raises:
-            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``turn`` or ``qk_norm``; or see
-                ``attend``.
+            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``rotary`` or ``qk_norm``; or
+                see ``attend``.
         """
         for name, given, axes in (("x", x, "B, T"), ("memory", memory, "B, S")):
             if given is not None and (given.dim() != 3 or given.shape[-1] != self.d_model):
                 raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
-        if memory is not None and not (turn is None and self.query_norm is None):
-            raise ValueError("turn and qk_norm work in self-attention alone: leave them out where there is a memory")
+        if memory is not None and not (rotary is None and self.query_norm is None):
+            raise ValueError("rotary and qk_norm work in self-attention alone: leave them out where there is a memory")
         if memory is None:
-            query, key, value = self.split(self.qkv(x))
+            query, key, value = self.split(self.qkv(x))  # (B, H, T, Dh), (B, G, T, Dh), (B, G, T, Dv)
             if self.query_norm is not None:
                 query, key = self.query_norm(query), self.key_norm(key)
-            if turn is not None:
-                query, key = turn(query), turn(key)
+            if rotary is not None:
+                query, key = rotary(query), rotary(key)
             if cache is not None:
-                key, value = cache.append(key, value)
+                key, value = cache.append(key, value)  # (B, G, S, Dh), (B, G, S, Dv)
         else:
-            first, bias = self.sizes[0], self.qkv.bias  # the rows of the queries
+            first, bias = self.qkv_sizes[0], self.qkv.bias  # the rows of the queries
             (query,) = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]), last=0)
             if cache is None or cache.length == 0:
                 both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
-                key, value = self.split(both, first=1)
+                key, value = self.split(both, first=1)  # (B, G, S, Dh), (B, G, S, Dv)
                 if cache is not None:
                     cache.append(key, value)
             else:
                 key, value = cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
         watched = self.recorded is not None
         dropout = self.dropout if self.training else 0.0
-        heads, weights = attend(query, key, value, mask, causal, watched, dropout, self.window)
+        heads, weights = attend(query, key, value, mask, causal, watched, dropout, self.window)  # (B, H, T, Dv)
         if watched:
-            self.record(weights)
-        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dh) -> (B, T, H Dh) -> (B, T, D)
+            self.record(weights)  # (B, H, T, S)
+        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dv) -> (B, T, H Dv) -> (B, T, D)

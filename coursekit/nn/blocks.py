@@ -5,6 +5,7 @@ Legend: B batch, T tokens, S tokens of the memory, D = d_model, F = d_ff.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,10 +85,11 @@ class Residual(nn.Module):
         self.norm_first = norm_first
         self.dropout, self.drop_path = nn.Dropout(dropout), DropPath(drop_path)
 
-    def forward(self, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, branch: Callable[..., Tensor], **options: Any) -> Tensor:
+        """(B, T, D) -> (B, T, D); ``options`` are what the branch is given besides its input."""
         if self.norm_first:
-            return x + self.dropped(branch(self.norm(x)))
-        return self.norm(x + self.dropped(branch(x)))
+            return x + self.dropped(branch(self.norm(x), **options))
+        return self.norm(x + self.dropped(branch(x, **options)))
 
     def dropped(self, y: Tensor) -> Tensor:
         """What training leaves of a branch; otherwise all, without a call of two modules for each token written."""
@@ -140,8 +142,18 @@ class Block(nn.Module):
         super().__init__()
         norm = norm or partial(nn.LayerNorm, eps=eps, bias=bias)
         weights, hidden = (dropout if p is None else p for p in (attention_dropout, ff_dropout))
-        own = {"n_kv_heads": n_kv_heads, "window": window, "qk_norm": qk_norm, "qkv_bias": qkv_bias}
-        self.attention = MultiHeadAttention(d_model, n_heads, bias, weights, d_key, d_value, **own)
+        self.attention = MultiHeadAttention(
+            d_model,
+            n_heads,
+            bias=bias,
+            dropout=weights,
+            d_key=d_key,
+            d_value=d_value,
+            n_kv_heads=n_kv_heads,
+            window=window,
+            qk_norm=qk_norm,
+            qkv_bias=qkv_bias,
+        )
         self.attention_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
         self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden, gated)
         self.feed_forward_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
@@ -152,10 +164,11 @@ class Block(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        turn: Callable[[Tensor], Tensor] | None = None,
+        rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """``x`` (B, T, D) -> (B, T, D); the other arguments as in ``MultiHeadAttention``."""
-        x = self.attention_residual(x, lambda y: self.attention(y, None, mask, causal, cache, turn))
+        # x + attention(norm(x)), or norm(x + attention(x)); then the same with the feed-forward network
+        x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, rotary=rotary)
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -212,6 +225,7 @@ class DecoderBlock(nn.Module):
             (B, T, D).
         """
         own, other = cache or (None, None)
-        x = self.self_residual(x, lambda y: self.self_attention(y, mask=mask, causal=True, cache=own))
-        x = self.cross_residual(x, lambda y: self.cross_attention(y, memory, mask=memory_mask, cache=other))
+        # each x + branch(norm(x)), or norm(x + branch(x))
+        x = self.self_residual(x, self.self_attention, mask=mask, causal=True, cache=own)
+        x = self.cross_residual(x, self.cross_attention, memory=memory, mask=memory_mask, cache=other)
         return self.feed_forward_residual(x, self.feed_forward)

@@ -1,5 +1,7 @@
 """Checks of configurations and inputs. Each error is one sentence that says what was wrong and what would be right."""
 
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -54,6 +56,8 @@ def check_text(
         name: what the caller calls ``ids``.
     """
     check_ids(ids, vocab_size if start == 0 else None, name)  # what the model itself has written is in the vocabulary
+    if ids.shape[1] == 0:
+        raise ValueError(f"{name} of shape {tuple(ids.shape)}: must be (B, T), with at least one token")
     length = start + ids.shape[1]
     if max_length is not None and length > max_length:
         raise ValueError(f"{length} positions: the model was built for max_length={max_length}")
@@ -67,11 +71,20 @@ def check_text(
         check_all(mask.any(dim=1), f"a {text} has no real token: every row of its mask needs at least one True")
 
 
+def check_caches(caches: Sequence | None, n_blocks: int) -> None:
+    """Refuse caches that are not one for each block."""
+    if caches is not None and len(caches) != n_blocks:
+        raise ValueError(f"{len(caches)} caches for {n_blocks} blocks: must be one for each, as new_caches makes them")
+
+
 def check_sizes(config: Any, *fields: str) -> None:
-    """Refuse fields below 1."""
+    """Refuse fields that are no whole numbers, or below 1."""
     for field in fields:
-        if getattr(config, field) < 1:
-            raise ValueError(f"{field}={getattr(config, field)}: must be at least 1")
+        value = getattr(config, field)
+        if not isinstance(value, Integral):
+            raise ValueError(f"{field}={value!r}: must be a whole number")
+        if value < 1:
+            raise ValueError(f"{field}={value}: must be at least 1")
 
 
 def check_heads(config: Any) -> None:

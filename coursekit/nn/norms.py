@@ -27,5 +27,5 @@ class RMSNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(d_model)), eps
 
     def forward(self, x: Tensor) -> Tensor:
-        scale = torch.rsqrt(x.float().square().mean(dim=-1, keepdim=True) + self.eps)
-        return self.weight * (x * scale).to(x.dtype)
+        scale = torch.rsqrt(x.float().square().mean(dim=-1, keepdim=True) + self.eps)  # (…, 1)
+        return self.weight * (x * scale).to(x.dtype)  # (…, D)

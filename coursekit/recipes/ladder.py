@@ -51,12 +51,20 @@ class Rung(GPT):
         super().__init__(GPTConfig(gpt.VOCAB_SIZE, **sizes))
         c = self.config
         norm = RMSNorm if "RMSNorm" in swapped else partial(nn.LayerNorm, bias=bias)
-        options: dict[str, Any] = {"norm": norm, "bias": bias, "activation": "gelu_tanh"}
-        if "SwiGLU" in swapped:
-            options |= {"activation": "silu", "gated": True}
-        if "two heads of keys and values" in swapped:
-            options |= {"n_kv_heads": 2}
-        self.blocks = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        gated = "SwiGLU" in swapped
+        self.blocks = nn.ModuleList(
+            Block(
+                c.d_model,
+                c.n_heads,
+                c.d_ff,
+                norm=norm,
+                bias=bias,
+                activation="silu" if gated else "gelu_tanh",
+                gated=gated,
+                n_kv_heads=2 if "two heads of keys and values" in swapped else None,
+            )
+            for _ in range(c.n_layers)
+        )
         self.norm = norm(c.d_model)
         self.init_weights()
         self.rotary = "rotary positions" in swapped
@@ -71,7 +79,7 @@ class Rung(GPT):
         cos, sin = rotary_angles(torch.arange(ids.shape[1], device=ids.device), frequencies)
         x = self.tokens(ids)
         for block in self.blocks:
-            x = block(x, causal=True, turn=partial(rotate, cos=cos, sin=sin))
+            x = block(x, causal=True, rotary=partial(rotate, cos=cos, sin=sin))
         return self.norm(x)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from coursekit.nn.checks import check_all
 from coursekit.train.bar import new_bar
 from coursekit.train.checkpoint import (
     CheckpointError,
@@ -199,10 +200,8 @@ class Training:
             total += loss_sum.to(total)
         self.loss_sum += total
         self.count += count.to(self.count)
-        if self.device.type == "cpu" and not count:
-            raise ValueError(
-                f"the batches of step {self.step + 1} hold nothing to learn: their masks leave nothing to count"
-            )
+        nothing = f"the batches of step {self.step + 1} hold nothing to learn: their masks leave nothing to count"
+        check_all(count != 0, nothing)
         # only now is the number of things in all batches known
         learned = [p for p in self.model.parameters() if p.grad is not None]
         gradients = [p.grad for p in learned]

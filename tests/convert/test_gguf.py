@@ -90,9 +90,9 @@ def permuted(weight: np.ndarray, n_heads: int) -> np.ndarray:
 def settings_of(c: LlamaConfig) -> dict:
     found = {"embedding_length": c.d_model, "feed_forward_length": c.d_ff, "block_count": c.n_layers}
     found |= {"attention.head_count": c.n_heads, "attention.head_count_kv": c.n_kv_heads}
-    found |= {"context_length": c.max_length, "rope.dimension_count": c.size, "vocab_size": c.vocab_size}
+    found |= {"context_length": c.max_length, "rope.dimension_count": c.head_size, "vocab_size": c.vocab_size}
     found |= {"attention.layer_norm_rms_epsilon": c.eps, "rope.freq_base": c.rotary_base}
-    return found | ({"attention.key_length": c.size, "attention.value_length": c.size} if c.d_head else {})
+    return found | ({"attention.key_length": c.head_size, "attention.value_length": c.head_size} if c.d_head else {})
 
 
 def weights_of(model: Llama) -> dict[str, np.ndarray]:

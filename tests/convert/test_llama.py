@@ -118,7 +118,7 @@ def test_a_folder_of_transformers_is_read(tmp_path, family):
     theirs_of(tmp_path / "ours", ours).save_pretrained(tmp_path / "theirs")
     again = Llama.from_pretrained(tmp_path / "theirs")
     assert not again.training
-    assert again.config == config_of(family, d_head=ours.config.size)
+    assert again.config == config_of(family, d_head=ours.config.head_size)
     torch.testing.assert_close(again(ids, mask), ours(ids, mask))
 
 

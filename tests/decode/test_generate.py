@@ -116,6 +116,23 @@ def test_a_stream_is_what_generate_returns_and_can_be_left(model):
     assert not torch.is_inference_mode_enabled()
 
 
+def test_in_train_mode_it_writes_without_dropout_and_leaves_the_mode_alone(model):
+    _, ids, mask = prompts()
+    expected, beams = generate(model, ids, mask, 10, temperature=0), beam_search(model, ids, mask, 4)
+    learning = copy.deepcopy(model).train()
+    learning.blocks[0].eval()  # a part that is frozen
+    modes = [module.training for module in learning.modules()]
+    assert torch.equal(generate(learning, ids, mask, 10, temperature=0), expected)
+    assert all(map(torch.equal, beam_search(learning, ids, mask, 4), beams))
+    text = stream(learning, ids, mask, 10, temperature=0)
+    for step in range(4):  # left halfway
+        assert torch.equal(next(text), expected[:, step])
+        assert [module.training for module in learning.modules()] == modes
+    del text
+    assert [module.training for module in learning.modules()] == modes
+    assert True in modes
+
+
 def test_drawn_texts_have_the_models_probabilities(model):
     ids = torch.tensor([[1, 2, 3]])
     n = 20_000

@@ -309,6 +309,11 @@ def test_one_token_more_than_the_longest_text_can_be_learned():
     assert model.positions.code.grad[15].abs().sum() > 0
 
 
+def test_of_one_token_nothing_can_be_learned():
+    with pytest.raises(ValueError, match=r"^ids of shape \(4, 1\): at least two tokens, since the first is never pre"):
+        gpt_loss(make(), {"ids": torch.ones(4, 1).long()})
+
+
 def test_padding_is_neither_read_nor_learned():
     """Whatever stands there, every gradient is the same."""
     model, (ids, mask) = make(), batch()
@@ -483,8 +488,9 @@ def test_bad_input_is_refused():
     model(ids, mask, caches)
     with pytest.raises(ValueError, match="10 positions do not fit into a cache of max_length=9"):
         model(ids[:, :1], None, caches)
-    with pytest.raises(ValueError, match="shorter"):
-        model(ids, None, model.new_caches(T)[:1])
+    for caches in ([], model.new_caches(T)[:1], model.new_caches(T) * 2):
+        with pytest.raises(ValueError, match=rf"^{len(caches)} caches for 2 blocks: must be one for each"):
+            model(ids, None, caches)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def test_parameters_of_the_published_models(preset):
 def by_hand(model: Llama, ids: list[int]) -> np.ndarray:
     """The logits of one text, token by token, head by head."""
     c, p = model.config, {name: x.detach().numpy() for name, x in model.state_dict().items()}
-    half = c.size // 2
-    theta = [c.rotary_base ** (-2 * i / c.size) for i in range(half)]
+    half = c.head_size // 2
+    theta = [c.rotary_base ** (-2 * i / c.head_size) for i in range(half)]
 
     def norm(x, g, eps=c.eps):
         return g * x / np.sqrt((x * x).mean() + eps)
@@ -77,7 +77,7 @@ def by_hand(model: Llama, ids: list[int]) -> np.ndarray:
     h = [p["tokens.weight"][i] for i in ids]
     for n in range(c.n_layers):
         q = {name.removeprefix(f"blocks.{n}."): x for name, x in p.items() if name.startswith(f"blocks.{n}.")}
-        w = q["attention.qkv.weight"].reshape(-1, c.size, c.d_model)  # heads of queries, of keys, of values
+        w = q["attention.qkv.weight"].reshape(-1, c.head_size, c.d_model)  # heads of queries, of keys, of values
         normed = [norm(x, q["attention_residual.norm.weight"]) for x in h]
         for t, x in enumerate(list(h)):
             heads = []
@@ -88,7 +88,7 @@ def by_hand(model: Llama, ids: list[int]) -> np.ndarray:
                     query = norm(query, q["attention.query_norm.weight"])
                     keys = [norm(k, q["attention.key_norm.weight"]) for k in keys]
                 first = 0 if c.window is None else max(0, t - c.window + 1)
-                scores = [turn(query, t) @ turn(keys[s], s) / np.sqrt(c.size) for s in range(first, t + 1)]
+                scores = [turn(query, t) @ turn(keys[s], s) / np.sqrt(c.head_size) for s in range(first, t + 1)]
                 weights = np.exp(scores) / np.exp(scores).sum()
                 values = [w[shared + c.n_kv_heads] @ y for y in normed[first : t + 1]]
                 heads.append(sum(a * v for a, v in zip(weights, values)))
@@ -275,6 +275,8 @@ def test_bad_input_is_refused():
         ((ids, mask & (torch.arange(4) != 2)[:, None]), "a text has no real token"),
         ((ids, mask[:, 1:]), r"mask of shape \(4, 8\): must be \(4, 9\), as the tokens"),
         ((torch.full((1, 2), V),), rf"ids must lie in 0\.\.{V - 1}"),
+        ((ids, mask, []), "^0 caches for 2 blocks: must be one for each"),
+        ((ids, mask, model.new_caches(9)[:1]), "^1 caches for 2 blocks: must be one for each"),
     ):
         with pytest.raises(ValueError, match=words):
             model(*arguments)

@@ -169,7 +169,7 @@ def test_step_by_step_with_caches_is_the_same(norm_first):
     steps = [model.decode(inputs[:, :2], memory, mask, caches)]
     steps += [model.decode(inputs[:, t : t + 1], memory, mask, caches) for t in range(2, 6)]
     torch.testing.assert_close(torch.cat(steps, dim=1), expected, atol=1e-9, rtol=1e-9)
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="1 caches for 2 blocks: must be one for each"):
         model.decode(inputs, memory, mask, model.new_caches(6, 7)[:-1])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, record_attention
+from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_formula, record_attention
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise, softmax
 
@@ -54,6 +54,9 @@ def test_attend_is_the_formula_on_both_paths(B, H, T, S, Dh, causal, masked, see
         found, found_weights = attend(query, key, value, mask, causal, need_weights)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
+    if allowed.any(dim=-1).all():
+        by_itself = attention_formula(query, key, value, allowed if masked or causal else None)
+        torch.testing.assert_close(by_itself, (expected, weights), rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(1, 3), st.integers(1, 3), sizes, st.integers(1, 6), st.integers(1, 7), st.integers(0, 99))
@@ -236,6 +239,17 @@ def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
         module(x[:, :1], causal=True, cache=cache)
 
 
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_cache_goes_on_with_as_many_texts_as_it_holds(window, generator):
+    cache, x = Cache(6, window), torch.randn(3, 2, 1, 4, generator=generator)
+    cache.append(x, x)
+    for n in (1, 2, 4):
+        some = x[:1].expand(n, -1, -1, -1)
+        with pytest.raises(ValueError, match=f"a batch of {n} cannot continue the batch of 3 that the cache holds"):
+            cache.append(some, some)
+    assert cache.append(x, x)[0].shape == (3, 2, 2, 4)
+
+
 def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
     module = randomise(MultiHeadAttention(8, 2)).double()
     x, memory = (torch.randn(3, n, 8, generator=generator).double() for n in (2, 5))
@@ -289,9 +303,9 @@ def test_vectors_of_another_shape_are_refused(heads):
 
 def test_what_only_self_attention_does_is_refused_with_a_memory():
     x, memory = torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)
-    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
-        MultiHeadAttention(8, 2)(x, memory, turn=lambda query: query)
-    with pytest.raises(ValueError, match="turn and qk_norm work in self-attention alone"):
+    with pytest.raises(ValueError, match="rotary and qk_norm work in self-attention alone"):
+        MultiHeadAttention(8, 2)(x, memory, rotary=lambda query: query)
+    with pytest.raises(ValueError, match="rotary and qk_norm work in self-attention alone"):
         MultiHeadAttention(8, 2, qk_norm=nn.LayerNorm)(x, memory)
 
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,7 +28,9 @@ def check_all(**changes):
     check_token(config, "end_id")
 
 
-@pytest.mark.parametrize("changes", [{}, {"vocab_size": 1, "end_id": 0}, {"dropout": 0.99}, {"n_heads": 12}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"vocab_size": 1, "end_id": 0}, {"dropout": 0.99}, {"n_heads": 12}, {"n_heads": np.int64(4)}]
+)
 def test_good_values_pass(changes):
     check_all(**changes)
 
@@ -37,6 +40,9 @@ def test_good_values_pass(changes):
     [
         ({"vocab_size": 0}, "^vocab_size=0: must be at least 1$"),
         ({"n_heads": 0}, "^n_heads=0: must be at least 1$"),
+        ({"d_model": 12.0}, r"^d_model=12\.0: must be a whole number$"),
+        ({"vocab_size": "3"}, "^vocab_size='3': must be a whole number$"),
+        ({"n_heads": None}, "^n_heads=None: must be a whole number$"),
         ({"n_heads": 5}, "^n_heads=5: must divide d_model=12$"),
         ({"dropout": 1.0}, "^dropout=1.0: a probability below 1$"),
         ({"dropout": -0.1}, "^dropout=-0.1: a probability below 1$"),
@@ -111,6 +117,22 @@ def test_every_model_of_tokens_refuses_what_it_cannot_read(reader):
         text = "text" if name == "ids" else name
         with pytest.raises(ValueError, match=f"^a {text} has no real token: every row of its mask needs at least one"):
             read(TOKENS, MASK & torch.tensor([[True], [False]]))
+
+
+@pytest.mark.parametrize("reader", [reader for reader in READERS if reader not in ("rnn", "nnlm")])
+def test_a_text_of_no_tokens_is_refused(reader):
+    name, read, _ = READERS[reader]()
+    for masks in ([], [MASK[:, :0]]) if name == "ids" else ([MASK[:, :0]] if reader in MASKED else [],):
+        with pytest.raises(ValueError, match=rf"^{name} of shape \(2, 0\): must be \(B, T\), with at least one token$"):
+            read(TOKENS[:, :0], *masks)
+
+
+def test_the_caches_of_a_decoder_are_as_many_as_its_blocks():
+    model = transformer()
+    memory = model.encode(TOKENS, MASK)
+    for caches in ([], model.new_caches(L, 4) * 2):
+        with pytest.raises(ValueError, match=f"^{len(caches)} caches for 1 blocks: must be one for each"):
+            model.decode(TOKENS, memory, MASK, caches)
 
 
 def test_a_context_of_another_length_is_refused():

@@ -315,6 +315,18 @@ def test_batches_with_nothing_to_learn_are_named_and_change_nothing():
     assert all(map(torch.equal, model.parameters(), before))
 
 
+def test_on_a_gpu_too_batches_with_nothing_to_learn_end_the_run_before_the_weights_change(monkeypatch):
+    """Nobody asks for the number there: the device itself ends the run, as ``torch._assert_async`` does on a CPU."""
+    monkeypatch.setattr("coursekit.nn.checks.can_sync", lambda x: False)
+    model = nn.Linear(2, 1)
+    before = [p.clone() for p in model.parameters()]
+    data = Fresh(lambda generator: {"x": torch.ones(3, 2)}, seed=0)
+    run = Training(model, lambda m, b: (m(b["x"]).sum() * 0, torch.tensor(0)), data, adamw(model, 1e-2), steps=2)
+    with pytest.raises(RuntimeError, match="the batches of step 1 hold nothing to learn"):
+        run.update()
+    assert all(map(torch.equal, model.parameters(), before))
+
+
 def test_ema_follows_by_its_formula():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     ema = EMA(model, 0.75)

@@ -39,8 +39,10 @@ class EncoderDecoderForecaster(nn.Module):
         self.memory_norm = nn.LayerNorm(c.d_model)
         self.embedding = nn.Linear(1, c.d_model)
         self.positions = LearnedPositions(horizon, c.d_model)
-        options = {"norm_first": True, "activation": "gelu", "dropout": c.dropout}
-        self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        self.decoder = nn.ModuleList(
+            DecoderBlock(c.d_model, c.n_heads, c.d_ff, norm_first=True, activation="gelu", dropout=c.dropout)
+            for _ in range(c.n_layers)
+        )
         self.norm = nn.LayerNorm(c.d_model)
         self.head = nn.Linear(c.d_model, 1)
 
