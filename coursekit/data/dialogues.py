@@ -324,6 +324,38 @@ def requests(n: int, split: str = "train", seed: int = 0) -> list[Request]:
     return [found[i] for i in order[:n]]
 
 
+COMMON = {".", "a", "an", "any", "some", "the", "didn't", "in", "on"}  # words that any two sentences may share
+
+
+def told_elsewhere(drawn: Sequence[Sentence], kind: str) -> list[tuple[Request, Request]]:
+    """The same question about either sentence of a text, of which only the second tells the place or the reason.
+
+    The first of two such requests has no answer, although something of the kind that is asked for is in the text: the
+    answer of the second.
+
+    Args:
+        drawn: sentences to make the texts of.
+        kind: ``"where"`` or ``"why"``.
+    """
+    silent = [(one, q) for one in drawn if one.kind == "plain" for q in unanswered(one) if q.kind == kind]
+    telling = [(one, q) for one in drawn for q in questions(one) if q.kind == kind]
+    found = []
+    for second, told in telling:
+        other = next((pair for pair in silent if not {*pair[0].en} & {*second.en} - COMMON), None)
+        if other is None:
+            continue
+        silent.remove(other)
+        first, missing = other
+        text, right = f"{as_text(first.en)} {as_text(second.en)}", ways_to_say(second, told.answer)
+        found.append(
+            (
+                Request("unknown", (f"{text}\n{as_text(missing.tokens)}",), (UNKNOWN,), right),
+                Request("question", (f"{text}\n{as_text(told.tokens)}",), right, (UNKNOWN,)),
+            )
+        )
+    return found
+
+
 # --- answers ---------------------------------------------------------------------------------------------------
 
 

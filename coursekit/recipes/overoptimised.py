@@ -5,6 +5,7 @@ and started again at will. Everything begins with the instructed model of ``reci
 
 - ``["learning curve"][pairs]``: accuracy of reward models on held-out comparisons, by the pairs that they learned from.
 - ``["best of n"][seed]``: of the best of n answers, by a reward model of few pairs: ``n``, ``kl``, ``proxy``, ``gold``.
+- ``["best of n, shipped reward"]``: the same by ``assistant-reward``, which has read 20,000 pairs.
 - ``["policy"][beta][seed]``: of policies that the same reward models teach, the same as they move away.
 - ``["tastes"][taste][strength]``: ``shares`` after learning from annotators who like something beside what is right.
 
@@ -54,6 +55,7 @@ FOLDER = CHECKPOINTS / "overoptimised"
 PAIRS, CURVE_STEPS = (100, 1000, 10_000), 400  # of the learning curve
 SEEDS, FEW, FEW_STEPS = range(5), 300, 100  # the reward models that are driven up: pairs and updates
 PROMPTS, ANSWERS, NUMBERS = 100, 256, (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of the best of n
+FEWER = 64  # answers among which the shipped reward model chooses
 BETAS, UPDATES, BATCH, GROUP, RATE = (0.0, 0.05, 0.2), 60, 64, 4, 3e-4  # of the policies
 ASKED = 200  # test requests that they are measured on
 STRENGTHS = {  # of the annotators: points beside the 1 for what is right
@@ -90,17 +92,17 @@ def curve_point(pairs: int) -> float:
 
 
 @cache
-def written() -> tuple[list[Request], list[list[str]], Tensor]:
-    """Test requests, ``ANSWERS`` answers to each, drawn from the instructed model, and their gold rewards (P, N)."""
+def written(N: int) -> tuple[list[Request], list[list[str]], Tensor]:
+    """Test requests, N answers to each, drawn from the instructed model, and their gold rewards (P, N)."""
     model, tokenizer = instructed()
     asked, generator = requests(PROMPTS, "test", seed=1), torch.Generator(device()).manual_seed(0)
-    texts, gold = [], torch.zeros(PROMPTS, ANSWERS)
+    texts, gold = [], torch.zeros(PROMPTS, N)
     for number, request in enumerate(asked):
-        ids, mask = as_prompts([request] * ANSWERS, tokenizer)
+        ids, mask = as_prompts([request] * N, tokenizer)
         end_id = tokenizer.ids[END_OF_TURN]
         wrote = rollout(model, ids.to(device()), mask.to(device()), end_id, assistant.MAX_NEW, generator=generator)
         answered = [as_reply(row[said].tolist(), tokenizer) for row, said in zip(wrote.ids, wrote.answer)]
-        gold[number] = torch.tensor([one.gold for one in verdicts([request] * ANSWERS, answered)])
+        gold[number] = torch.tensor([one.gold for one in verdicts([request] * N, answered)])
         texts.append([reply.text for reply in answered])
     return asked, texts, gold
 
@@ -141,8 +143,13 @@ def kl_of_the_best(proxy: Tensor, texts: Sequence[Sequence[str]], n: int) -> flo
     return sum(found) / len(found)
 
 
-def best_of_n_points(start: int) -> list[dict[str, float]]:
-    model, (asked, texts, gold) = reward_model(FEW, FEW_STEPS, start), written()
+def best_of_n_points(start: int | None) -> list[dict[str, float]]:
+    """By the reward model of few pairs with this seed; None: by the shipped one, which has read 20,000."""
+    if start is None:
+        model, N = assistant.load_reward().to(device()), FEWER
+    else:
+        model, N = reward_model(FEW, FEW_STEPS, start), ANSWERS
+    asked, texts, gold = written(N)
     pairs = [(request, text) for request, answers in zip(asked, texts) for text in answers]
     different = list(dict.fromkeys(pairs))  # most answers are drawn many times
     reward_of = dict(zip(different, rewards_of(model, *zip(*different), instructed()[1]).tolist()))
@@ -156,6 +163,7 @@ def best_of_n_points(start: int) -> list[dict[str, float]]:
             "gold": of_the_best(proxy, gold, n),
         }
         for n in NUMBERS
+        if n <= N
     ]
 
 
@@ -241,6 +249,7 @@ def pieces() -> dict[tuple[str, ...], Callable[[], Any]]:
     found: dict[tuple[str, ...], Callable[[], Any]] = {}
     found |= {("learning curve", str(pairs)): partial(curve_point, pairs) for pairs in PAIRS}
     found |= {("best of n", str(start)): partial(best_of_n_points, start) for start in SEEDS}
+    found["best of n, shipped reward",] = partial(best_of_n_points, None)
     for beta in BETAS:
         found |= {("policy", str(beta), str(start)): partial(policy_points, beta, start) for start in SEEDS}
     for taste, strengths in STRENGTHS.items():

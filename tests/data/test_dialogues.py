@@ -168,6 +168,26 @@ def test_nobody_is_asked_for_a_place_a_day_or_a_reason_that_the_text_tells(drawn
     assert near >= 40  # of 90
 
 
+@pytest.mark.parametrize("kind", ["where", "why"])
+def test_what_the_one_sentence_tells_is_not_told_of_the_other(kind):
+    drawn = sentences(400, "validation", 3)
+    by_text = {as_text(one.en): one for one in drawn}
+    pairs = dialogues.told_elsewhere(drawn, kind)
+    assert len(pairs) >= 5
+    for open_, told in pairs:
+        text, line = open_.turns[0].split("\n")
+        assert told.turns[0].split("\n")[0] == text
+        assert line != told.turns[0].split("\n")[1]
+        assert line.startswith(kind.capitalize())
+        first, second = (f"{part.rstrip('.')}." for part in text.split(". "))
+        assert line not in [as_text(q.tokens) for q in questions(by_text[first])]
+        answers = {as_text(q.tokens): q.answer for q in questions(by_text[second])}
+        assert line not in answers
+        start, end = answers[told.turns[0].split("\n")[1]]
+        assert told.right[0] == as_text([*by_text[second].en[start:end], "."])
+        assert (open_.right, open_.wrong, told.wrong) == ((UNKNOWN,), told.right, (UNKNOWN,))
+
+
 def test_unsafe_requests_are_of_their_split_and_lookalikes_are_not_declined():
     for split in ("train", "test"):
         for one in requests(800, split):

@@ -60,10 +60,11 @@ def tiny(monkeypatch):
     monkeypatch.setattr(overoptimised, "instructed", lambda: (model, tokenizer))
     monkeypatch.setattr(overoptimised, "reward_model", lambda *_: RewardModel(deepcopy(model)).eval())
     sizes = {"UPDATES": 6, "BATCH": 6, "GROUP": 2, "PROMPTS": 2, "ANSWERS": 8, "NUMBERS": (1, 2, 8), "RATE": 1e-2}
-    sizes |= {"ASKED": 6}
+    sizes |= {"ASKED": 6, "FEWER": 2}
     for name, value in sizes.items():
         monkeypatch.setattr(overoptimised, name, value)
     monkeypatch.setattr(assistant, "MAX_NEW", 5)
+    monkeypatch.setattr(assistant, "load_reward", lambda: RewardModel(deepcopy(model)).eval())
     overoptimised.written.cache_clear()
     yield model, tokenizer
     overoptimised.written.cache_clear()
@@ -77,7 +78,9 @@ def test_the_best_by_a_reward_model_has_the_higher_reward(tiny):
     assert proxies == sorted(proxies)
     assert divergences[0] == pytest.approx(0, abs=1e-6)
     assert divergences == sorted(divergences)
-    asked, texts, gold = overoptimised.written()
+    shipped = [point["n"] for point in overoptimised.best_of_n_points(None)]
+    assert shipped == [1, 2]
+    asked, texts, gold = overoptimised.written(8)
     assert [len(asked), {len(answers) for answers in texts}, gold.shape] == [2, {8}, (2, 8)]
 
 
@@ -103,7 +106,7 @@ def test_by_the_true_reward_the_best_of_all_is_the_best(tiny, monkeypatch):
         scored.extend(answers)
         return torch.tensor([worth[asked.index(one), text] for one, text in zip(some, answers)])
 
-    monkeypatch.setattr(overoptimised, "written", cache(lambda: (asked, texts, gold)))
+    monkeypatch.setattr(overoptimised, "written", cache(lambda N: (asked, texts, gold)))
     monkeypatch.setattr(overoptimised, "rewards_of", true_rewards)
     points = {point["n"]: point["gold"] for point in overoptimised.best_of_n_points(0)}
     assert points[8] == pytest.approx((5 + 9) / 2)
@@ -167,9 +170,10 @@ def test_each_piece_is_computed_once(monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         overoptimised.main(arguments)
     overoptimised.main(arguments)
-    assert len(computed) == len(overoptimised.pieces()) == 3 + 5 + 15 + 6
+    assert len(computed) == len(overoptimised.pieces()) == 3 + 5 + 1 + 15 + 6
     assert len(set(computed)) == len(computed) - 1  # no taste at all stands in both rows, and is kept
     found = json.loads((tmp_path / "out/overoptimised/metrics.json").read_text())
     assert found["learning curve"]["100"] == [1]
+    assert found["best of n, shipped reward"] == [computed.index(("best of n", None)) + 1]
     assert found["policy"]["0.05"]["3"] == [computed.index(("policy", 0.05, 3)) + 1]
     assert found["tastes"]["agrees"]["1.5"] == [computed.index(("tastes", Taste(agrees=1.5))) + 1]
