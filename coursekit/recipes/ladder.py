@@ -6,10 +6,15 @@ those before, with as many parameters (within 1 %), on the same rows in the same
 
 In the metrics ``["runs"][swap][seed]`` is what ``run`` returns, for ``"GPT"`` and for each swap, which is added to all
 of those above it; ``["checks"][swap][factor]`` is the same with another learning rate, for the first and the last.
+
+``python -m coursekit.recipes.ladder ladder-further`` asks two more questions and writes ``checkpoints/ladder-further``
+in the same layout: what a single KV head costs, beside two of them on the same machine, and whether the two ends gain
+from four times the learning rate. (What the models read differs a little from one version of Python to the next, so
+compare runs of one file first; the runs that are in both say how much the machines differ.)
 """
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -32,21 +37,24 @@ from coursekit.train import Training, adamw, device, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
 METRICS = CHECKPOINTS / "ladder" / "metrics.json"
-SWAPS = ("no biases", "RMSNorm", "rotary positions", "SwiGLU", "two heads of keys and values")
-SEEDS, STEPS, BATCH, RATE, WARMUP = range(5), 600, 16, 1.5e-3, 60
+SWAPS = ("no biases", "RMSNorm", "rotary positions", "SwiGLU", "two KV heads")
+FURTHER = "one KV head"  # the last rung with a single head of keys and values in place of two
+NAMES = ("GPT", *SWAPS, FURTHER)  # by height
+SEEDS, FEW_SEEDS, STEPS, BATCH, RATE, WARMUP = range(5), range(3), 600, 16, 1.5e-3, 60
 LENGTH, DOCUMENTS = 256, 40  # tokens of a row; of each source to measure on
 # Widths of the feed-forward networks that keep the number of parameters: positions that are not learned leave room, a
-# gate is a third matrix, and fewer heads of keys and values leave room again.
-D_FF = {"GPT": 1024, "rotary positions": 1056, "SwiGLU": 704, "two heads of keys and values": 832}
+# gate is a third matrix, and fewer KV heads (heads of keys and values) leave room again.
+D_FF = {"GPT": 1024, "rotary positions": 1056, "SwiGLU": 704, "two KV heads": 832, FURTHER: 853}
+KV_HEADS = {"two KV heads": 2, FURTHER: 1}
 
 
 class Rung(GPT):
-    """Lecture 06's GPT with the first so many of ``SWAPS``; with all of them it is a ``Llama``."""
+    """Lecture 06's GPT with the first so many of ``SWAPS``; with all of them, or ``FURTHER``, it is a ``Llama``."""
 
     def __init__(self, height: int):
-        swapped = SWAPS[:height]
+        swapped = NAMES[: height + 1]
         bias = "no biases" not in swapped
-        d_ff = [width for name, width in D_FF.items() if name == "GPT" or name in swapped][-1]
+        d_ff = [width for name, width in D_FF.items() if name in swapped][-1]
         sizes = gpt.SIZES | {"d_ff": d_ff, "max_length": LENGTH, "dropout": 0.0}
         super().__init__(GPTConfig(gpt.VOCAB_SIZE, **sizes))
         c = self.config
@@ -61,7 +69,7 @@ class Rung(GPT):
                 bias=bias,
                 activation="silu" if gated else "gelu_tanh",
                 gated=gated,
-                n_kv_heads=2 if "two heads of keys and values" in swapped else None,
+                n_kv_heads=KV_HEADS.get(swapped[-1]),
             )
             for _ in range(c.n_layers)
         )
@@ -109,7 +117,7 @@ def run(height: int, start: int, folder: Path, clock: Clock, factor: float = 1.0
     """Train one model, or go on with it where ``folder`` says, and measure it.
 
     Args:
-        height: how many of ``SWAPS`` it has.
+        height: how many of ``SWAPS`` it has; one more for ``FURTHER``.
         start: the seed of its weights and of the order of its rows.
         factor: on the learning rate; other than 1 to check that it favours neither end of the ladder.
 
@@ -130,28 +138,37 @@ def run(height: int, start: int, folder: Path, clock: Clock, factor: float = 1.0
     }
 
 
+def pieces(variant: str, folder: Path, clock: Clock) -> dict[tuple[str, ...], Callable[[], Any]]:
+    """What is computed, by its place in the metrics."""
+    top, further = len(SWAPS), variant != "ladder"
+    starts, heights = (FEW_SEEDS, (top, top + 1)) if further else (SEEDS, range(top + 1))
+    found: dict[tuple[str, ...], Callable[[], Any]] = {
+        ("runs", NAMES[height], str(start)): partial(run, height, start, folder, clock)
+        for start in starts
+        for height in heights
+    }
+    return found | {
+        ("checks", NAMES[height], str(factor)): partial(run, height, 0, folder, clock, factor)
+        for height in (0, top)
+        for factor in ((4.0,) if further else (0.5, 2.0))
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    alone = {"ladder": "these are many short runs, one after another"}
-    _, folder, out, _ = read_command("ladder", __doc__, arguments, alone=alone)
-    clock, names = Clock(folder / "seconds.json"), ("GPT", *SWAPS)
-    pieces: dict[tuple[str, ...], Any] = {
-        ("runs", name, str(start)): partial(run, height, start, folder, clock)
-        for start in SEEDS
-        for height, name in enumerate(names)
-    }
-    pieces |= {
-        ("checks", names[height], str(factor)): partial(run, height, 0, folder, clock, factor)
-        for height in (0, len(SWAPS))
-        for factor in (0.5, 2.0)
-    }
-    found = each_once(pieces, folder / "metrics.json")
+    variants = ("ladder", "ladder-further")
+    alone = dict.fromkeys(variants, "these are many short runs, one after another")
+    variant, folder, out, _ = read_command("ladder", __doc__, arguments, variants, alone=alone)
+    clock = Clock(folder / "seconds.json")
+    found = each_once(pieces(variant, folder, clock), folder / "metrics.json")
     about = {
-        "command": "python -m coursekit.recipes.ladder",
+        "command": f"python -m coursekit.recipes.ladder {variant}",
         "tokens": STEPS * BATCH * LENGTH,
         "seconds": round(clock.seconds()),
+        "device": device().type,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }
-    save_json(METRICS if out is None else out / "ladder" / "metrics.json", about | found)
+    metrics = METRICS.parent.with_name(variant) / METRICS.name
+    save_json(metrics if out is None else out / variant / "metrics.json", about | found)
 
 
 if __name__ == "__main__":
