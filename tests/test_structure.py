@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "nn": {"nn"},
     "text": {"text"},
     "data": {"data", "text"},
-    "train": {"train"},
+    "train": {"train", "nn"},
     "models": {"models", "nn"},
     "decode": {"decode", "models", "nn", "text"},
     "convert": {"convert", "models", "nn"},
