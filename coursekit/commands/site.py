@@ -37,21 +37,6 @@ from coursekit.files import write_atomically
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints handouts
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
 LIVE = "application/vnd.jupyter.widget-view+json"
-# the cell whose figure stands for a lecture on the front page; elsewhere its first figure does
-PICTURES = {
-    "01_language_models": "map",
-    "02_seq2seq_attention": "attention-picture",
-    "03_self_attention": "heads-picture",
-    "04_transformer": "stacks",
-    "05_bert": "same-word-plot",
-    "06_gpt": "nucleus",
-    "07_vit": "hide-plot",
-    "08_sit": "spoil",
-    "09_dino": "maps-picture",
-    "10_time_series": "station-figure",
-    "11_assistants": "dpo-live-plot",
-    "12_llama": "length-plot",
-}
 # what each page of the reference holds: the rooms of the package that others build on
 ROOMS = (
     "nn",
@@ -363,19 +348,23 @@ def for_sphinx(notebook: Any, known: set[str]) -> Any:
     return notebook
 
 
-def picture(path: Path, notebook: Any) -> bytes | None:
-    """The figure that stands for a lecture."""
-    figures = {}
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if png := output.get("data", {}).get("image/png"):
-                figures.setdefault(cell.id, png)
-    chosen = figures.get(PICTURES.get(path.stem)) or next(iter(figures.values()), None)
-    return base64.b64decode(chosen) if chosen else None
+def drawing(stem: str) -> str:
+    """The drawing that stands for a lecture, as inline SVG without blank lines, which would end Markdown's HTML."""
+    file = files("coursekit.commands") / "site_files" / "cards" / f"{stem}.svg"
+    return " ".join(file.read_text(encoding="utf-8").split()) if file.is_file() else ""
+
+
+def first_figure(notebook: Any) -> bytes | None:
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    figures = (output.get("data", {}).get("image/png") for output in outputs)
+    return next((base64.b64decode(figure) for figure in figures if figure), None)
 
 
 def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: Path) -> str:
-    """A lecture on the front page: its picture, its title, what it teaches first, and how long it takes."""
+    """A lecture on the front page: its picture, its title, what it teaches first, and how long it takes.
+
+    A lecture without a drawing shows its first figure, which is written into the folder ``pictures``.
+    """
     place, title = first_line(notebook).split(" · ", 1) if " · " in first_line(notebook) else ("", first_line(notebook))
     goals = next((cell.source for cell in notebook.cells if cell.id.startswith("objectives")), "")
     goal = re.search(r"^1\. (.*)", goals, re.MULTILINE)
@@ -387,12 +376,13 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
         facts.append(f'<a href="exercises/{path.stem}.html" aria-label="Exercise {place}">exercise</a>')
     if colab := re.search(r"\[Open in Colab\]\((.*)\)", notebook.cells[0].source):
         facts.append(f'<a href="{colab[1]}" aria-label="Lecture {place} in Colab">Colab</a>')
-    image = picture(path, notebook)
-    if image:
-        (pictures / f"{path.stem}.png").write_bytes(image)
-    shown = f'<img src="_static/pictures/{path.stem}.png" alt="">' if image else ""
+    shown = drawing(path.stem)
+    if not shown and (figure := first_figure(notebook)):
+        (pictures / f"{path.stem}.png").write_bytes(figure)
+        shown = f'<img src="_static/pictures/{path.stem}.png" alt="">'
     return (
-        f'<li><a class="lecture" href="lectures/{path.stem}.html"><span class="picture">{shown}</span>'
+        f'<li><a class="lecture" href="lectures/{path.stem}.html">'
+        f'<span class="picture" aria-hidden="true">{shown}</span>'
         f'<span class="name"><span class="place">{place}</span> {html.escape(title)}</span></a>'
         f'<p>{line}</p><p class="facts">{" · ".join(facts)}</p></li>'
     )

@@ -10,6 +10,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlparse
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -147,6 +148,8 @@ def course(tmp_path_factory):
         patch.chdir(root)
         patch.setattr(site, "ROOMS", ("text",))
         patch.setattr(site, "modules", lambda room: ["coursekit.text.vocab"])
+        drawn = site.drawing("07_vit")
+        patch.setattr(site, "drawing", lambda stem: drawn if stem == "02_vit" else "")
         said = []
         site.build(root / "build", root / "build" / "site", said.append)
         for path in lectures.lectures():
@@ -254,17 +257,63 @@ def test_the_front_page_leads_to_every_lecture(open_page):
     first = cards.first
     assert first.locator("p").all_inner_texts() == ["Add two numbers.", "85 minutes · 1 claim · exercise"]
     assert first.locator("img").evaluate("image => image.naturalWidth") > 100
-    assert cards.nth(1).locator("img").count() == 0, "a lecture without a figure has a card all the same"
+    drawing = cards.nth(1).locator(".picture > svg")
+    box = drawing.bounding_box()
+    assert box["width"] > 150
+    assert box["height"] > 100
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
     backgrounds = page.locator(".path .picture").evaluate_all(
         "all => all.map(x => getComputedStyle(x).backgroundColor)"
     )
-    assert backgrounds == ["rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"], "and an empty one is not white in the dark"
+    assert backgrounds == ["rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"], "a drawing is not on white in the dark"
+    page.evaluate("document.getAnimations().forEach((change) => change.finish())")
+    colours = [x.evaluate("x => getComputedStyle(x).color") for x in (drawing, page.locator("article h1 + p").first)]
+    assert colours[0] == colours[1], "what is drawn in currentColor is as light as the text"
     first.locator("a.lecture").click()
     page.wait_for_url("**/lectures/01_sums.html")
     page.locator("nav.bd-links").get_by_text("Exercise 01 · Sums").first.click()
     page.wait_for_url("**/exercises/01_sums.html")
+
+
+def test_a_card_shows_the_drawing_of_its_lecture_or_its_first_figure(tmp_path):
+    first, second = figure(), base64.b64encode(b"another").decode()
+    cells = [("a", "-", "x", [printed("no figure")]), ("b", "-", "x", [output(image_png=first)])]
+    cells.append(("c", "-", "x", [output(image_png=second)]))
+    drawn = site.card(Path("07_vit.ipynb"), lecture("07 · ViT", cells), 0, False, tmp_path)
+    assert re.search(r'<span class="picture" aria-hidden="true"><svg [^>]*viewBox="0 0 240 150".*</svg></span>', drawn)
+    assert "\n" not in drawn
+    assert "<img" not in drawn
+    assert list(tmp_path.iterdir()) == []
+    shown = site.card(Path("13_new.ipynb"), lecture("13 · New", cells), 0, False, tmp_path)
+    assert '<span class="picture" aria-hidden="true"><img src="_static/pictures/13_new.png" alt=""></span>' in shown
+    assert (tmp_path / "13_new.png").read_bytes() == base64.b64decode(first)
+    empty = site.card(Path("14_empty.ipynb"), lecture("14 · Empty", []), 0, False, tmp_path)
+    assert '<span class="picture" aria-hidden="true"></span>' in empty
+
+
+DRAWINGS = sorted((Path(site.__file__).parent / "site_files" / "cards").glob("*.svg"))
+
+
+def test_every_drawing_is_of_a_lecture():
+    there = {path.stem for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb")}
+    assert DRAWINGS
+    assert {path.stem for path in DRAWINGS} <= there
+
+
+@pytest.mark.parametrize("path", DRAWINGS, ids=lambda path: path.stem)
+def test_a_drawing_is_small_and_fits_both_themes(path):
+    """The colours of Okabe and Ito that stand out on white and on near-black; the rest is the colour of the text."""
+    allowed = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#3D9BD8", "#767676", "currentColor", "none"}
+    tags = {"svg", "g", "path", "rect", "circle", "text"}
+    assert path.stat().st_size < 3000
+    root = ElementTree.parse(path).getroot()
+    assert root.get("viewBox") == "0 0 240 150"
+    for element in root.iter():
+        assert element.tag.removeprefix("{http://www.w3.org/2000/svg}") in tags
+        assert {element.get(name, "none") for name in ("fill", "stroke")} <= allowed
+        assert not {"id", "style", "class", "color"} & set(element.attrib)
+        assert float(element.get("font-size", 12)) >= 12
 
 
 @pytest.mark.browser
