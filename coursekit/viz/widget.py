@@ -124,7 +124,7 @@ class Widget:
         Args:
             model: a name of ``coursekit.commands.browser.MODELS``, or, for a widget of several models, for each name
                 that it shows such a name.
-            options: what the answer depends on besides, as ``viz/browser/answers.js`` says of each widget.
+            options: what the answer depends on besides, as ``viz/browser/replies.js`` says of each widget.
         """
         self.data = {**self.data, "browser": {"widget": self.module, "model": model, **options}}
         return self

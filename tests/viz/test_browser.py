@@ -136,7 +136,7 @@ def test_a_place_is_what_python_stores(scripts):
         logits = logits.astype(np.float32)
         wanted = stored_place(7, logits, keep)
         data = {"token": 7, "logits": logits.tolist(), "keep": keep, "settings": settings}
-        found = scripts("storedPlace", "answers.js", body, data)
+        found = scripts("storedPlace", "replies.js", body, data)
         for name in ("ids", "token", "rank", "logit"):
             assert found[name] == wanted[name], name
         for name in ("logits", "others"):
@@ -163,4 +163,4 @@ def test_drawing_follows_the_probabilities_after_the_cuts(scripts):
 def test_percentages_are_pythons(scripts):
     values = [0.0, 1e-5, 0.0004999, 0.0005, 0.1234, 0.5, 0.9994, 0.9996, 1.0]
     body = "return data.map(inPercent);"
-    assert scripts("inPercent", "answers.js", body, values) == [in_percent(p) for p in values]
+    assert scripts("inPercent", "replies.js", body, values) == [in_percent(p) for p in values]

@@ -1,6 +1,6 @@
 // Runs the models of a page, one question after the other: {view, data, message} in, {view, data} or {view, failed} out.
 
-import {ANSWERS} from "./answers.js";
+import {ANSWERS} from "./replies.js";
 import {KINDS} from "./models.js";
 
 const here = (name) => new URL(name, import.meta.url).href;
