@@ -68,7 +68,8 @@ def test_the_points_of_a_master_are_what_it_prints_last(tmp_path):
     cell = nbformat.v4.new_code_cell("check.score()")
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     assert points(path) == (0, 1), "a master that prints none fails"
-    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("so far  7 of 8", "8 \n")]
+    cards = ("shapes  2 of 2\nso far  2 of 88 points", "steps  5 of 5\nso far  7 of 88 points")
+    cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": card, "text/html": ""}) for card in cards]
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     assert points(path) == (7, 88)
 
