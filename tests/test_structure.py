@@ -216,6 +216,18 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
         assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt {SEE}"
 
 
+def test_charts_can_be_read_from_the_last_row_and_in_the_dark(lecture):
+    """Whatever is wider than a page is drawn smaller there; a dark grey vanishes in the dark, a light one shouts."""
+    for name, source in ((cell.id, cell.source) for cell in lecture.cells if cell.cell_type == "code"):
+        small = [n for n in re.findall(r"(?:font|label)size\"?\s*[=:]\s*([\d.]+)", source) if float(n) < 11]
+        wide = [n for n in re.findall(r"new_(?:axes|panels)\((?:\d+, \d+, )?\(([\d.]+)", source) if float(n) > 8]
+        greys = set(re.findall(r"(?:colors?|[fe]?c|shade)\"?\s*[=:]\s*\"(0\.\d+)\"", source)) - {"0.5"}
+        assert not small, f"{name}: letters of {small[0]} points, 11 is the least {SEE}"
+        assert not wide, f"{name}: a figure {wide[0]} inches wide, 8 is the most {SEE}"
+        assert not greys, f'{name}: the grey {min(greys)} vanishes in light or dark: "black", "0.5" or GREY {SEE}'
+        assert not re.search(r"\bplt\.(subplots|figure)", source), f"{name}: use new_axes or new_panels {SEE}"
+
+
 @pytest.mark.parametrize("folder", ["notebooks", "solutions", "exercises"])
 def test_every_notebook_opens_with_the_one_setup_cell(folder):
     """Published or not: all of them name the one address, and a master that of its exercise."""

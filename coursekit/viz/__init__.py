@@ -18,7 +18,7 @@ from coursekit.viz.masks import Masks
 from coursekit.viz.next_token import NextToken
 from coursekit.viz.overlay import Overlay
 from coursekit.viz.patches import Patches
-from coursekit.viz.plots import bars, curves, heatmap, image_grid, new_axes
+from coursekit.viz.plots import bars, curves, heatmap, image_grid, new_axes, new_panels
 from coursekit.viz.position_map import PositionMap
 from coursekit.viz.positions import Positions
 from coursekit.viz.prefer import Prefer
@@ -66,6 +66,7 @@ __all__ = [
     "heatmap",
     "image_grid",
     "new_axes",
+    "new_panels",
     "several_heads",
     "show",
     "transformer_stacks",

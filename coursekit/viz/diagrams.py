@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
 from coursekit.viz.alignment import as_text, ink_on
-from coursekit.viz.figures import COLORS, with_alt
+from coursekit.viz.figures import COLORS, GREY, with_alt
 from coursekit.viz.plots import new_axes
 
 
@@ -21,7 +21,7 @@ def encoder_decoder(
     """
     source, target = as_text(source), as_text(target)
     S, T = len(source), len(target)
-    ax = new_axes((1.0 * (S + T) + 1, 2.4 if weights is None else 3.4))
+    ax = new_axes((min(8, S + T + 1), 2.4 if weights is None else 3.4))
     ax.set(xlim=(-0.7, S + T + 0.3), ylim=(-1.25, 1.35 if weights is None else 2.6), title=title, aspect="equal")
     ax.axis("off")
 
@@ -65,7 +65,7 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
 
     Source: after Vaswani et al. (2017), figure 1.
     """
-    ax = new_axes((8.5, 8))
+    ax = new_axes((8, 8))
     ax.set(xlim=(-3.2, 8.2), ylim=(-1.4, 9.4), aspect="equal")
     ax.axis("off")
 
@@ -84,18 +84,18 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
         line((x, y - 0.7), (x + 1.75 * side, y - 0.7), (x + 1.75 * side, y + 0.85), (x + 1.42 * side, y + 0.85))
         box(x, y, text, color)
         line((x, y + 0.33), (x, y + 0.55))
-        box(x, y + 0.85, "add, layer norm", "0.45", 0.4)
+        box(x, y + 0.85, "add, layer norm", GREY, 0.4)
 
     def stack(x: float, parts: Sequence[tuple[str, str]], side: int) -> float:
         """The blocks above an embedding; where its top is."""
-        box(x, 0, r"embedding $\times\,\sqrt{D}$", "0.2", 0.5)
+        box(x, 0, r"embedding $\times\,\sqrt{D}$", GREY, 0.5)
         line((x, 0.3), (x, 0.52))
         ax.text(x, 0.72, "+ position", ha="center", va="center", fontsize=11)
         for number, (text, color) in enumerate(parts):
             part(x, 1.9 + 2.05 * number, text, color, side)
         top = 1.9 + 2.05 * len(parts) - 0.75
         frame = (x - 2.1, 1.02), 4.2, top - 1.02
-        ax.add_patch(FancyBboxPatch(*frame, boxstyle="round,pad=0.06", fc="none", ec="0.6", ls="--"))
+        ax.add_patch(FancyBboxPatch(*frame, boxstyle="round,pad=0.06", fc="none", ec="0.5", ls="--"))
         ax.text(x + 2.6 * side, (1.02 + top) / 2, rf"$\times\,{n_layers}$", ha="center", va="center", fontsize=14)
         line((x, -0.85), (x, -0.32))
         return top
@@ -109,7 +109,7 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
     line((0, top - 0.05), (0, top + 0.55), (2.4, top + 0.55), (2.4, 3.95), (3.58, 3.95), ls="-")
     ax.text(0, top + 0.85, "memory: keys and values", ha="center", va="center", fontsize=11)
     line((5, high - 0.05), (5, high + 0.3))
-    box(5, high + 0.65, "logits: the same matrix", "0.2", 0.5)
+    box(5, high + 0.65, "logits: the same matrix", GREY, 0.5)
     line((5, high + 0.97), (5, high + 1.5))
     ax.text(5, high + 1.75, "the next target words", ha="center", va="center", fontsize=12)
     return with_alt(ax, f"Encoder and decoder of a Transformer, {n_layers} layers each")
@@ -124,7 +124,7 @@ def several_heads(n_heads: int = 4) -> Axes:
         raise ValueError(f"n_heads={n_heads}: there are colours for 1 to {len(COLORS)}")
     wide, gap = 2.0, 0.5
     middle = (n_heads * wide + (n_heads - 1) * gap) / 2
-    ax = new_axes((8.5, 5.2))
+    ax = new_axes((8, 5.2))
     ax.set(xlim=(-0.4, 2 * middle + 0.4), ylim=(-0.5, 6.1))
     ax.axis("off")
 
@@ -136,9 +136,9 @@ def several_heads(n_heads: int = 4) -> Axes:
         ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.5})
 
     side = wide * n_heads  # of the heads put side by side, without gaps
-    box(middle - side / 2, -0.3, side, "$x$: $T \\times D$", "0.2")
-    box(middle - side / 2, 4.0, side, "", "0.85")
-    box(middle - side / 2, 5.25, side, "output: $T \\times D$", "0.2")
+    box(middle - side / 2, -0.3, side, "$x$: $T \\times D$", GREY)
+    box(middle - side / 2, 4.0, side, "", GREY)
+    box(middle - side / 2, 5.25, side, "output: $T \\times D$", GREY)
     for head, color in zip(range(n_heads), COLORS):
         left = head * (wide + gap)
         x, joined = left + wide / 2, middle - side / 2 + wide * (head + 0.5)
@@ -147,7 +147,7 @@ def several_heads(n_heads: int = 4) -> Axes:
         arrow((x, 1.63), (x, 2.0))
         box(left, 2.1, wide, f"attention\nhead {head}", color, 0.9)
         arrow((x, 3.06), (joined, 3.9))
-        ax.text(left - 0.04, 3.45, "$T \\times D / H$", ha="left", va="center", fontsize=10)
+        ax.text(left - 0.04, 3.45, "$T \\times D / H$", ha="left", va="center", fontsize=11)
         box(joined - wide / 2 + 0.06, 4.0, wide - 0.12, "its rows of $W^O$", color)
         arrow((joined, 4.68), (joined, 5.18))
     ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11)
@@ -162,7 +162,7 @@ def block_diagram(norm_first: bool = True) -> Axes:
 
     Source: after Vaswani et al. (2017), figure 1, and Xiong et al. (2020), arXiv 2002.04745, figure 1.
     """
-    ax = new_axes((9.5, 2.1))
+    ax = new_axes((8, 2.1))
     ax.set(xlim=(-0.6, 13.4), ylim=(-0.7, 1.9))
     ax.axis("off")
 
@@ -180,18 +180,18 @@ def block_diagram(norm_first: bool = True) -> Axes:
     ax.text(-0.35, 0, "$x$", ha="center", va="center", fontsize=14)
     for text, color in (("self-attention", COLORS[0]), ("feed-forward", COLORS[1])):
         start = x
-        parts = [("layer norm", "0.45", 1.7), (text, color, 2.0)] if norm_first else [(text, color, 2.0)]
+        parts = [("layer norm", GREY, 1.7), (text, color, 2.0)] if norm_first else [(text, color, 2.0)]
         for name, shade, wide in parts:
             line((x, 0), (x + 0.5, 0))
             x = box(x + 0.55, name, shade, wide) + 0.05
         line((x, 0), (x + 0.5, 0))
         line((start + 0.2, 0), (start + 0.2, 1.2), (x + 0.75, 1.2), (x + 0.75, 0.25))
-        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=10, color="0.5")
+        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=11, color="0.5")
         ax.text(x + 0.75, 0, "+", ha="center", va="center", fontsize=17)
         x += 1.0
         if not norm_first:
             line((x, 0), (x + 0.4, 0))
-            x = box(x + 0.45, "layer norm", "0.45", 1.7) + 0.05
+            x = box(x + 0.45, "layer norm", GREY, 1.7) + 0.05
     line((x, 0), (x + 0.6, 0))
     where = "before each" if norm_first else "after each sum"
     return with_alt(ax, f"A block: self-attention and feed-forward, the norm {where}")

@@ -31,14 +31,23 @@ def new_axes(figsize: tuple[float, float] | None = None, alt: str = "") -> Axes:
     """Empty axes in the style of the course.
 
     Args:
+        figsize: width and height in inches. What is wider than 8 is drawn smaller on a page, and its words with it.
         alt: what the figure shows, for those who do not see it; by default it is made from the data.
     """
+    return new_panels(1, 1, figsize, alt)[0, 0]
+
+
+def new_panels(
+    rows: int, columns: int, figsize: tuple[float, float] | None = None, alt: str = "", **shared: bool
+) -> np.ndarray:
+    """Several empty axes, (rows, columns), in one figure; ``sharex`` and ``sharey`` as Matplotlib has them."""
     with plt.rc_context(STYLE):
-        ax = plt.subplots(figsize=figsize, layout="constrained")[1]
+        axes = plt.subplots(rows, columns, figsize=figsize, squeeze=False, layout="constrained", **shared)[1]
         interactive = plt.isinteractive()  # set by a notebook's backend when the first figure is made
     matplotlib.interactive(interactive)  # the end of the context forgets it, and no figure would be shown
     show_as_svg()  # now, since a notebook's backend forgets it when it makes its first figure
-    return with_alt(ax, alt)
+    with_alt(axes[0, 0], alt)
+    return axes
 
 
 def curves(
@@ -104,7 +113,7 @@ def heatmap(
     source, target = as_text(source), as_text(target)
     if weights.shape != (len(target), len(source)):
         raise ValueError(f"weights have shape {weights.shape}, the tokens need {(len(target), len(source))}")
-    ax = ax or new_axes((1.8 + min(8.4, 0.42 * max(6, len(source))), 1.2 + min(6.6, 0.36 * max(4, len(target)))), alt)
+    ax = ax or new_axes((1.8 + min(6.2, 0.42 * max(6, len(source))), 1.2 + min(6.6, 0.36 * max(4, len(target)))), alt)
     image = ax.imshow(weights, vmin=0, vmax=1, cmap="viridis", aspect="auto")
     ax.set_xticks(range(len(source)), source)
     ax.set_yticks(range(len(target)), target)
@@ -131,7 +140,7 @@ def bars(
     ax: Axes | None = None,
     alt: str = "",
 ) -> Axes:
-    """One bar per name with its value written above it, in percent or with three digits.
+    """One bar per name with its value written above it: in percent, as a whole number, or with three digits.
 
     Args:
         colors: one for each bar; by default a model has the colour that it has everywhere.
@@ -140,7 +149,13 @@ def bars(
     scale = 100 if percent else 1
     heights = [scale * value for value in values.values()]
     drawn = ax.bar(list(values), heights, color=colors or [color_of(name) for name in values])
-    ax.bar_label(drawn, [f"{height:.1f} %" if percent else f"{height:.3g}" for height in heights], padding=3)
+    if percent:
+        written = [f"{height:.1f} %" for height in heights]
+    elif all(height == int(height) for height in heights):
+        written = [f"{height:,.0f}" for height in heights]
+    else:
+        written = [f"{height:#.3g}".rstrip(".") for height in heights]  # as many digits everywhere: 0.140 beside 0.137
+    ax.bar_label(drawn, written, padding=3)
     ax.set(title=title, ylabel=ylabel)
     ax.grid(False, axis="x")
     if percent:
@@ -151,7 +166,7 @@ def bars(
     return ax
 
 
-def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: float = 1.3, alt: str = "") -> np.ndarray:
+def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: float = 1.0, alt: str = "") -> np.ndarray:
     """Small images side by side, row after row.
 
     Args:
@@ -167,9 +182,7 @@ def image_grid(images, titles: Sequence[str] = (), columns: int = 8, width: floa
         raise ValueError(f"images have shape {images.shape}, expected (N, 1 or 3, height, width)")
     rows = -(-len(images) // columns)
     size = (width * columns, (width + 0.25) * rows)
-    axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")[1]
-    show_as_svg()  # as in new_axes
-    with_alt(axes[0, 0], alt)
+    axes = new_panels(rows, columns, size, alt)
     for ax in axes.flat:
         ax.axis("off")
     for ax, image in zip(axes.flat, images):

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from coursekit.viz import Alignment, Curves, bars, curves, heatmap, image_grid
+from coursekit.viz import Alignment, Curves, bars, curves, heatmap, image_grid, new_panels
 from coursekit.viz.alignment import ink_on
+from coursekit.viz.figures import described
 
 
 def test_heatmap_shows_the_weights_with_their_tokens():
@@ -30,6 +31,22 @@ def test_curves_and_bars_draw_the_numbers_given():
         curves({"one": [{"step": 1}]}, key="accuracy")
     ax = bars({"a": 0.125, "b": 1.0})
     assert [t.get_text() for t in ax.texts] == ["12.5 %", "100.0 %"]
+    for values, written in {
+        (0.14, 0.1371, 12, 104.4): ["0.140", "0.137", "12.0", "104"],
+        (4, 1200): ["4", "1,200"],
+    }.items():
+        drawn = bars(dict(zip("abcd", values)), percent=False)
+        assert [t.get_text() for t in drawn.texts] == written
+
+
+def test_panels_have_the_style_of_the_course():
+    axes = new_panels(2, 3, (8, 4), "six", sharex=True)
+    assert axes.shape == (2, 3)
+    for ax in axes.flat:
+        assert not ax.spines["top"].get_visible()
+        assert ax.title.get_fontsize() == 15
+        assert ax.get_shared_x_axes().joined(ax, axes[0, 0])
+    assert described(axes[0, 0].figure) == "six"
 
 
 def test_images_stand_in_rows_each_under_its_title():
