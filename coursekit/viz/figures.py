@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
+from coursekit.viz.widget import PRESENTED
+
 # Okabe and Ito's colours, orange and black toned down: distinct with any kind of colour vision, in light and in dark
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#3D9BD8", "#767676")
 BLUE, VERMILION, GREEN, PINK, OCHRE, SKY, GREY = COLORS
@@ -131,8 +133,8 @@ def figure_html(figure: Figure) -> str:
     width, view = re.search(r'width="([\d.]+)pt"', top)[1], re.search(r'viewBox="[^"]*"', top)[0]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {view} '
-        f'role="img" aria-label="{html.escape(described(figure))}" fill="currentColor" '
-        f'style="width:{float(width):.0f}pt;max-width:100%;height:auto">{inside.strip()}'
+        f'class="ck-grows" role="img" aria-label="{html.escape(described(figure))}" fill="currentColor" '
+        f'style="width:{float(width):.0f}pt;max-width:100%;height:auto">{PRESENTED}{inside.strip()}'
     )
 
 

@@ -9,7 +9,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from coursekit.viz.widget import Widget
+from coursekit.viz.widget import PRESENTED, Widget
 
 PACKAGE = Path(__file__).resolve().parents[1]
 INK, PAPER = "color: #1b1b1f", "background: #f8f8f8"
@@ -48,8 +48,9 @@ class Source(Widget):
             f'<a style="color: #0b5fa5" href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
         )
         return (
-            f'<div style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;{PAPER};{INK};'
-            f'padding:2px 10px;font-size:13px"><div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'
+            f'{PRESENTED}<div class="ck-grows" style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;'
+            f'{PAPER};{INK};padding:2px 10px;font-size:13px">'
+            f'<div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'
             f"{body}</div>"
         )
 

@@ -25,7 +25,8 @@ import numpy as np
 MAX_BYTES = 1_000_000
 ROOM = MAX_BYTES - 100_000  # what data and static picture may take together; the rest is for the module
 
-
+# JupyterLab's Presentation Mode enlarges text and code, from 14 to 17 pixels; what has sizes of its own grows with them
+PRESENTED = "<style>.jp-mod-presentationMode .ck-grows{zoom:1.25}</style>"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
 
 

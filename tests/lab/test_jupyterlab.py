@@ -17,6 +17,7 @@ import pytest
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]
 LECTURE = ROOT / "notebooks" / "02_seq2seq_attention.ipynb"
+WITH_SIZES = {"a widget": ".ck p[aria-live]", "a figure": "svg.ck-grows", "a listing": ".ck-grows pre"}
 
 
 def lab_notebook(path: Path) -> None:
@@ -40,6 +41,8 @@ def lab_notebook(path: Path) -> None:
         code(cells["record"].source.split("\n\n\noutput, weights")[0]),
         code("output, weights = look(run.model, fresh)\nAlignment(fresh[0], output[0], weights[0], title='Still')"),
         code(cells["live-widget"].source.split("reverse(\"")[0] + "reverse('3 1 4').live(reverse)"),
+        code("from coursekit.viz import bars, show\nbars({'drawn': 0.5});", id="a-figure"),
+        code("show(seq2seq_loss)"),
         code("print('the end')"),
     ]  # fmt: skip
     notebook.cells = chosen
@@ -114,3 +117,10 @@ def test_run_all_then_stop_then_type(lab, browser):
     field.fill("99")
     field.press("Enter")
     typed.get_by_text("Type numbers from 0 to 15").wait_for(timeout=20_000)
+
+    page.set_viewport_size({"width": 1800, "height": 2400})
+    shown = {name: page.locator(f".jp-OutputArea {kind}").last for name, kind in WITH_SIZES.items()}
+    before = {name: each.bounding_box()["height"] for name, each in shown.items()}
+    page.evaluate("() => { jupyterapp.shell.presentationMode = true; }")
+    for name, each in shown.items():
+        assert each.bounding_box()["height"] > 1.15 * before[name], f"{name}: too small for a lecture hall"
