@@ -8,11 +8,12 @@ import base64
 import hashlib
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -59,10 +60,24 @@ def vit(recipe: str) -> tuple[Any, None]:
     return {"dino": dino, "labelled": labelled, "vit": vit}[recipe].load(), None
 
 
+def trained(kind: str, config: dict[str, Any], float16: str) -> tuple[Any, None]:
+    """A model that a lecture has trained, as ``carried`` in ``viz/widget.py`` put it into the page."""
+    from safetensors.torch import load
+
+    from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
+    from coursekit.models.transformer import Transformer, TransformerConfig
+
+    model, settings = {"Seq2Seq": (Seq2Seq, Seq2SeqConfig), "Transformer": (Transformer, TransformerConfig)}[kind]
+    made = model(settings(**config))
+    made.load_state_dict(load(base64.b64decode(float16)))
+    return made, None
+
+
+Load = Callable[[], tuple[Any, Any]]
 # of a weight, so many that probabilities stay within 0.01; the assistants ship in 8 bits, and the ViTs do with them
 BITS = {"gpt-documentation": 10, "bert": 12}
 # name -> what gives the model, and its tokenizer if it has one
-MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+MODELS: dict[str, Load] = {
     "gpt-documentation": partial(gpt, "gpt-documentation"),
     "bert": bert,
     **{f"assistant-{name}": partial(assistant, name) for name in ("instructed", "chosen", "preferred")},
@@ -71,18 +86,31 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 PICTURE = 64  # pixels along a side of what the image models look at: the pictures of lecture 09
 
 
-def named(page: str) -> set[str]:
-    """The models that the widgets of an HTML page name."""
-    found, mark = set(), '"browser": '
+def named(page: str) -> dict[str, Load]:
+    """The models that the widgets of an HTML page name, and what gives each.
+
+    Raises:
+        LectureError: there is no such model.
+    """
+    found, mark = {}, '"browser": '
     at = page.find(mark)
     while at >= 0:
         record, _ = json.JSONDecoder().raw_decode(page, at + len(mark))
-        found |= {record["model"]} if isinstance(record["model"], str) else set(record["model"].values())
+        names = {record["model"]} if isinstance(record["model"], str) else set(record["model"].values())
+        here = MODELS | ({record["model"]: partial(trained, **record["trained"])} if "trained" in record else {})
+        if unknown := sorted(names - here.keys()):
+            raise LectureError(f"a widget names the model {unknown[0]!r}; there are: {', '.join(MODELS)}")
+        found |= {name: here[name] for name in names}
         at = page.find(mark, at + 1)
     return found
 
 
-def stage(names: Iterable[str], folder: Path, cache: Path | None = None) -> None:
+def without_weights(page: str) -> str:
+    """A page without the weights of ``trained`` models: the site has them beside it, and loads them when asked."""
+    return re.sub(r'"float16": "[A-Za-z0-9+/=]+"', '"float16": ""', page)
+
+
+def stage(models: Mapping[str, Load], folder: Path, cache: Path | None = None) -> None:
     """Write what pages need to run these models into a new folder.
 
     Args:
@@ -91,8 +119,6 @@ def stage(names: Iterable[str], folder: Path, cache: Path | None = None) -> None
     Raises:
         CannotRun: something that is needed is not here and cannot be fetched.
     """
-    if unknown := sorted(set(names) - MODELS.keys()):
-        raise LectureError(f"a widget names the model {unknown[0]!r}; there are: {', '.join(MODELS)}")
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
             raise CannotRun(f"{module} is not installed: pip install --editable '.[site]'")
@@ -101,17 +127,19 @@ def stage(names: Iterable[str], folder: Path, cache: Path | None = None) -> None
         shutil.copy(file, folder)
     for script in (files("coursekit.viz") / "browser").iterdir():
         (folder / script.name).write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in sorted(names):
-        write_model(name, folder)
+    for name, load in sorted(models.items()):
+        write_model(name, load, folder)
 
 
-def write_model(name: str, folder: Path) -> None:
+def write_model(name: str, load: Load, folder: Path) -> None:
     """Write a model as the scripts of ``viz/browser`` read it: its graph, weights and tokenizer, and what it is."""
     from coursekit.convert.onnx import export
     from coursekit.text.tokenizer_json import save_tokenizer
 
-    model, tokenizer = MODELS[name]()
-    about = export(model.eval(), folder / f"{name}.onnx", PICTURE, BITS.get(name, 8))
+    model, tokenizer = load()
+    about = export(
+        model.eval(), folder / f"{name}.onnx", PICTURE, 12 if name.startswith("trained") else BITS.get(name, 8)
+    )
     if about["kind"] == "vit":
         import torch
 

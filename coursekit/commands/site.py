@@ -242,7 +242,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     rooms = {room: modules(room) for room in ROOMS}
     known = {name for names in rooms.values() for name in names}
     seeds = json.loads(read(home() / "notebooks" / "seeds.json", "{}"))
-    cards, tables, exercises, answering = [], [], [], set()
+    cards, tables, exercises, answering = [], [], [], {}
     done = {path: executed(path, results) for path in lectures()}
     if not any(done.values()):
         raise LectureError(f"no lecture was executed into {results}: coursekit run --all")
@@ -296,13 +296,19 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
 
 
-def models_named(notebook: Any) -> set[str]:
-    """The shipped models by which widgets of a lecture are to be answered."""
-    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
-    return set().union(*(browser.named(output.get("data", {}).get("text/html", "")) for output in outputs))
+def models_named(notebook: Any) -> dict[str, browser.Load]:
+    """The models by which widgets of a lecture are to be answered; what they carry of them is taken out."""
+    found: dict[str, browser.Load] = {}
+    for data in (output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])):
+        if page := data.get("text/html"):
+            found |= browser.named(page)
+            data["text/html"] = browser.without_weights(page)
+    return found
 
 
-def answers(models: set[str], folder: Path, say: Callable[[str], None]) -> list[tuple[str, dict[str, str]]]:
+def answers(
+    models: dict[str, browser.Load], folder: Path, say: Callable[[str], None]
+) -> list[tuple[str, dict[str, str]]]:
     """Put the models into a folder; returns the script that lets widgets ask them, for Sphinx."""
     if not models:
         return []

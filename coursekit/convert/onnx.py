@@ -1,12 +1,14 @@
-"""Models as ONNX graphs, for the browsers of the course's site: GPT, BERT with its heads, and ViT.
+"""Models as ONNX graphs, for the browsers of the course's site: GPT, BERT with its heads, ViT, and translators.
 
 A graph is a small file; its matrices lie beside it, compressed, each in files named by what they hold, so that models
 which share some of their weights share these files. In a few bits a matrix is its rows' integers and scales, as in
 ``eight_bits``. ONNX Runtime multiplies them once, when it loads the graph: what is computed is float32.
 
-Legend: P tokens read before, T read now, S = P + T, L layers, H heads, Dh size of a head, V vocabulary size.
+Legend: P tokens read before, T read now, S = P + T (of a translator: tokens of the source), L layers, H heads, Dh size
+of a head, V vocabulary size.
 """
 
+import copy
 import hashlib
 import logging
 import warnings
@@ -22,8 +24,11 @@ from torch import Tensor, nn
 
 from coursekit.models.bert import BertForPreTraining
 from coursekit.models.gpt import GPT
+from coursekit.models.seq2seq import Encoder, Seq2Seq
+from coursekit.models.transformer import Transformer
 from coursekit.models.vit import ViT
 from coursekit.nn.attention import record_attention
+from coursekit.nn.cells import State
 
 LARGE = 1024  # numbers of a matrix from which it lies in files of its own, and in few bits
 
@@ -85,12 +90,46 @@ class Looking(nn.Module):
         return list(maps.values())[-1][0][0, :, 0, 1:]
 
 
+class Translating(nn.Module):
+    """A translator that reads ``source`` (1, S) and ``target`` (1, T), what it has written and one symbol more.
+
+    It gives the logits (V,) of the last symbol, and the weights (L, H, S) with which it looked at the source.
+    """
+
+    def __init__(self, model: Seq2Seq | Transformer):
+        super().__init__()
+        self.model = copy.copy(model)
+        if isinstance(model, Seq2Seq):
+            self.model._modules = {**model._modules, "encoder": WithoutPadding(model.encoder)}
+
+    def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        with record_attention(self.model) as maps:
+            logits = self.model(source, torch.ones_like(source, dtype=torch.bool), target)
+        looks = [weights[0] for name, (weights,) in maps.items() if name.startswith("decoder") and "self" not in name]
+        looks = [w if w.ndim == 3 else w[None] for w in looks]  # a Seq2Seq has one head, and no axis for it
+        return logits[0, -1], torch.stack([w[:, -1] for w in looks])
+
+
+class WithoutPadding(nn.Module):
+    """An encoder of sources that are all of one length: ``pack_padded_sequence`` cannot be exported."""
+
+    def __init__(self, encoder: Encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+        states, final = self.encoder.rnn(self.encoder.embedding(source))
+        return states, self.encoder.to_first(final)
+
+
 def together(maps: Mapping[str, list[Tensor]]) -> Tensor:
     """The weights of all layers of one text, (L, H, T, S)."""
     return torch.stack([weights[0] for (weights,) in maps.values()])
 
 
-def export(model: GPT | BertForPreTraining | ViT, path: Path, size: int = 0, bits: int | None = 8) -> dict[str, Any]:
+def export(
+    model: GPT | BertForPreTraining | ViT | Seq2Seq | Transformer, path: Path, size: int = 0, bits: int | None = 8
+) -> dict[str, Any]:
     """Write ``path``, a graph, and the files of its weights into the same folder.
 
     Args:
@@ -113,6 +152,14 @@ def export(model: GPT | BertForPreTraining | ViT, path: Path, size: int = 0, bit
         about = {"kind": "bert", "max_length": model.bert.config.max_length}
         inputs = {name: torch.zeros(1, 3, dtype=torch.int32) for name in ("ids", "segments")}
         wrapped, dynamic = FillingIn(model), {name: {1: longest} for name in inputs}
+        outputs = ["logits", "weights"]
+    elif isinstance(model, Seq2Seq | Transformer):
+        about: dict[str, Any] = {"kind": "translator", "max_length": 1000, "end": None, "never": None}
+        if isinstance(model, Transformer):  # a Seq2Seq, which knows no end, writes as much as it reads
+            c = model.config
+            about |= {"max_length": c.max_length, "end": c.eos_id, "never": c.pad_id}
+        inputs = {name: torch.zeros(1, n, dtype=torch.int32) for name, n in (("source", 4), ("target", 3))}
+        wrapped, dynamic = Translating(model), {name: {1: longest} for name in inputs}
         outputs = ["logits", "weights"]
     else:
         about = {"kind": "vit", "size": size}
@@ -139,6 +186,7 @@ def quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "The tensor attributes .*_flat_weights", UserWarning)
             yield
     finally:
         logging.disable(before)

@@ -118,11 +118,15 @@ class Encoder(nn.Module):
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])  # (B, S, K)
         back = front.argsort(dim=1)[:, :, None].expand_as(states)
         states = states.gather(1, back)  # each state at its symbol's own place again
-        final = final if isinstance(final, tuple) else (final,)  # each (directions, B, D)
+        return states, self.to_first(final)
+
+    def to_first(self, final: Tensor | State) -> State:
+        """The decoder's first state, (B, D) each, from the last of ``rnn``, (directions, B, encoder_size) each."""
+        final = final if isinstance(final, tuple) else (final,)
         # f[-1]: forward at the last symbol, or backward at the first; either has read the whole source
         if self.to_decoder is None:
-            return states, tuple(f[-1] for f in final)
-        return states, tuple(torch.tanh(to(f[-1])) for to, f in zip(self.to_decoder, final))  # s_0 = tanh(W h_1)
+            return tuple(f[-1] for f in final)
+        return tuple(torch.tanh(to(f[-1])) for to, f in zip(self.to_decoder, final))  # s_0 = tanh(W h_1)
 
 
 class LuongDecoder(nn.Module):

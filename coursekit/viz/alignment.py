@@ -19,11 +19,19 @@ class Alignment(Widget):
         target: T tokens.
         weights: (T, S) array or tensor; row t says where output t looked. Each row sums to 1.
         title: what stands above.
+        typed: what stands in the field for typing, where there is one; by default the source.
     """
 
     module = "alignment"
 
-    def __init__(self, source: Sequence, target: Sequence, weights: Any, title: str = "Where each output looked"):
+    def __init__(
+        self,
+        source: Sequence,
+        target: Sequence,
+        weights: Any,
+        title: str = "Where each output looked",
+        typed: str | None = None,
+    ):
         source, target = as_text(source), as_text(target)
         weights = to_numpy(weights)
         if weights.shape != (len(target), len(source)):
@@ -35,6 +43,7 @@ class Alignment(Widget):
             raise ValueError("each row of weights must be a distribution: nothing negative, summing to 1")
         self.weights = weights
         self.data = {"title": title, "source": source, "target": target, "weights": pack(weights), "step": 0}
+        self.data["typed"] = " ".join(source) if typed is None else typed
 
     def static_html(self) -> str:
         viridis = colormaps["viridis"]

@@ -11,11 +11,13 @@ module as an anywidget, in touch with the kernel. On the course's site a widget 
 """
 
 import base64
+import hashlib
 import json
 import re
 import uuid
 import zlib
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -117,17 +119,19 @@ class Widget:
             "{ el.dataset.mounted = ''; (globalThis.courseModels ?? stored)(mount, el, data); }</script>"
         )
 
-    def in_browser(self, model: str | dict[str, str], **options: Any) -> "Widget":
-        """Name the shipped model that answers on the site, where there is no kernel; returns the widget itself.
+    def in_browser(self, model: Any, **options: Any) -> "Widget":
+        """Name the model that answers on the site, where there is no kernel; returns the widget itself.
 
         Elsewhere nothing changes, and without that model the page has its stored answers.
 
         Args:
-            model: a name of ``coursekit.commands.browser.MODELS``, or, for a widget of several models, for each name
-                that it shows such a name.
+            model: a name of ``coursekit.commands.browser.MODELS``; for a widget of several models, for each name that
+                it shows such a name; or a ``Seq2Seq`` or ``Transformer`` that the lecture has trained, whose weights
+                then go along, in float16.
             options: what the answer depends on besides, as ``viz/browser/replies.js`` says of each widget.
         """
-        self.data = {**self.data, "browser": {"widget": self.module, "model": model, **options}}
+        named = carried(model) if hasattr(model, "state_dict") else {"model": model}
+        self.data = {**self.data, "browser": {"widget": self.module, **named, **options}}
         return self
 
     def live(self, answer: Callable[[Any], dict[str, Any] | None] | None = None):
@@ -146,6 +150,16 @@ class Widget:
 
             view.on_msg(on_message)
         return view
+
+
+def carried(model: Any) -> dict[str, Any]:
+    """What a page carries of a model that was trained in the lecture; ``commands/browser.py`` makes it again."""
+    from safetensors.torch import save
+
+    weights = save({name: x.cpu().half().contiguous() for name, x in model.state_dict().items()})
+    about = {"kind": type(model).__name__, "config": asdict(model.config)}
+    name = hashlib.sha256(json.dumps(about).encode() + weights).hexdigest()[:16]
+    return {"model": f"trained-{name}", "trained": {**about, "float16": base64.b64encode(weights).decode()}}
 
 
 def read_text(data: dict[str, Any], read: Callable[[str], Widget]) -> Callable[[dict[str, str]], dict[str, Any]]:

@@ -8,6 +8,7 @@ import io
 import threading
 from pydoc_data.topics import topics
 
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -17,21 +18,25 @@ from coursekit.commands import browser as models
 from coursekit.commands import site
 from coursekit.commands.lectures import LectureError
 from coursekit.data.shapes import shapes
+from coursekit.data.translation import world_vocab
+from coursekit.data.world import sentences
 from coursekit.decode.chat import reply
 from coursekit.decode.text import suggest
+from coursekit.decode.translate import greedy
+from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.nn.attention import record_attention
 from coursekit.recipes import assistant
 from coursekit.recipes.vit import as_numbers
 from coursekit.text.chat import chat_text
-from coursekit.viz import AttentionHeads, Chat, FillMask, Generate, NextToken, Overlay, Write
+from coursekit.viz import Alignment, AttentionHeads, Chat, FillMask, Generate, NextToken, Overlay, Write
+from tests.conftest import randomise
 from tests.viz.page import status
 
 OFF = 0.01  # how far a probability in eight bits may be from the model's own
 
 
 def cell(html: str):
-    import nbformat
-
     output = nbformat.v4.new_output("display_data", {"text/html": html})
     return nbformat.v4.new_code_cell("widget", outputs=[output], execution_count=1)
 
@@ -48,18 +53,41 @@ def test_the_models_of_a_page_are_found():
     page = (
         widget()._repr_html_() + widget(length=5)._repr_html_() + '<p>"browser": not JSON\'s</p>'.replace('"', "&quot;")
     )
-    assert models.named(page) == {"gpt-documentation"}
+    assert set(models.named(page)) == {"gpt-documentation"}
     one = Write('"browser": {', {'"browser": {': []}).in_browser("bert")
-    assert models.named(one._repr_html_()) == {"bert"}
+    assert set(models.named(one._repr_html_())) == {"bert"}
     several = Chat(lambda name, turns: [("x", 1.0)], ["a", "b"], [("", "x")])
     page = several.in_browser({"a": "bert", "b": "assistant-chosen"})._repr_html_()
-    assert models.named(page) == {"bert", "assistant-chosen"}
-    assert models.named(NextToken(["Say"], {(): [("x", 1.0)]})._repr_html_()) == set()
+    assert set(models.named(page)) == {"bert", "assistant-chosen"}
+    assert models.named(NextToken(["Say"], {(): [("x", 1.0)]})._repr_html_()) == {}
 
 
-def test_a_model_that_is_none_is_refused(tmp_path):
+def test_a_model_that_is_none_is_refused():
+    tree = {(): [(" one", 0.5)]}
     with pytest.raises(LectureError, match=r"a widget names the model 'gpt5'; there are: gpt-documentation, .*bert"):
-        models.stage({"gpt5"}, tmp_path / "models")
+        models.named(NextToken(["Say"], tree, k=2).in_browser("gpt5")._repr_html_())
+
+
+REVERSAL = Seq2SeqConfig(17, 16, 8, 32, encoder_size=16, bidirectional=True, score="dot")
+TRANSLATOR = TransformerConfig(len(world_vocab()), 32, 4, 64, 2, max_length=40)
+
+
+@pytest.mark.parametrize("model", [Seq2Seq(REVERSAL), Transformer(TRANSLATOR)])
+def test_a_page_carries_a_trained_model_and_the_site_only_its_name(model):
+    randomise(model, std=0.2)
+    widget = Alignment("ab", "ba", np.eye(2)).in_browser(model, words=["</script>", '"float16": "AAAA"'])
+    ((name, load),) = models.named(widget._repr_html_()).items()
+    again, tokenizer = load()
+    assert tokenizer is None
+    assert again.config == model.config
+    for key, values in model.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[key], values, rtol=1e-3, atol=1e-4)
+    notebook = nbformat.v4.new_notebook(cells=[cell(widget._repr_html_())])
+    assert set(site.models_named(notebook)) == {name}
+    left = notebook.cells[0].outputs[0].data["text/html"]
+    assert len(left) < len(widget._repr_html_()) - sum(p.numel() for p in model.parameters())
+    assert name in left
+    assert r"\"float16\": \"AAAA\"" in left, "words of others stay"
 
 
 @pytest.mark.parametrize(
@@ -81,22 +109,20 @@ def test_without_the_runtime_it_says_why(npm, says, tmp_path, monkeypatch):
 
 
 def test_a_site_that_cannot_have_models_says_so_once(tmp_path, monkeypatch):
-    import nbformat
-
     def cannot(names, folder):
         folder.mkdir()
         raise models.CannotRun("npm is not installed")
 
     notebook = nbformat.v4.new_notebook(cells=[cell(widget()._repr_html_())])
-    assert site.models_named(notebook) == {"gpt-documentation"}
+    assert set(site.models_named(notebook)) == {"gpt-documentation"}
     monkeypatch.setattr(models, "stage", cannot)
     said = []
-    assert site.answers({"gpt-documentation"}, tmp_path / "models", said.append) == []
+    assert site.answers(dict.fromkeys(["gpt-documentation"]), tmp_path / "models", said.append) == []
     assert said == ["The widgets have their stored answers only: npm is not installed"]
     assert not (tmp_path / "models").exists()
-    assert site.answers(set(), tmp_path / "models", said.append) == []
+    assert site.answers({}, tmp_path / "models", said.append) == []
     monkeypatch.setattr(models, "stage", lambda names, folder: None)
-    assert site.answers({"x"}, tmp_path / "models", said.append) == [("models/page.js", {"type": "module"})]
+    assert site.answers({"x": None}, tmp_path / "models", said.append) == [("models/page.js", {"type": "module"})]
     assert len(said) == 1
 
 
@@ -104,12 +130,31 @@ def test_without_onnx_it_says_what_to_install(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnx" else find(name))
     with pytest.raises(models.CannotRun, match=r"onnx is not installed: pip install --editable '\.\[site\]'"):
-        models.stage({"bert"}, tmp_path / "models")
+        models.stage({"bert": models.MODELS["bert"]}, tmp_path / "models")
 
 
 # --- with the models ------------------------------------------------------------------------------------------
 
 HEAD = "<script type=module src=models/page.js></script>"
+
+
+@functools.cache
+def translators() -> dict[str, Seq2Seq | Transformer]:
+    torch.manual_seed(0)
+    found = {"reversal": randomise(Seq2Seq(REVERSAL), std=0.5), "world": randomise(Transformer(TRANSLATOR), std=0.2)}
+    return {name: model.half().float().eval() for name, model in found.items()}
+
+
+def alignments() -> dict[str, Alignment]:
+    """A widget of each kind of translator, as lectures 02 and 04 have them."""
+    reversal, world = (Alignment("ab", "ba", np.eye(2), typed="1 2") for _ in range(2))
+    digits, vocab = [str(i) for i in range(16)], world_vocab()
+    refused = "Type numbers from 0 to 15 with spaces between them."
+    made = {"layer": 1, "heads": [1, 3], "refused": "Not in the world: …"}
+    return {
+        "reversal": reversal.in_browser(translators()["reversal"], words=[*digits, "start"], refused=refused),
+        "world": world.in_browser(translators()["world"], words=vocab.tokens, **made),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +163,9 @@ def staged(tmp_path_factory):
     for module in models.NEEDED:
         pytest.importorskip(module)
     folder = tmp_path_factory.mktemp("site") / "models"
+    ours = models.named("".join(widget._repr_html_() for widget in alignments().values()))
     try:
-        models.stage(models.MODELS, folder)
+        models.stage(models.MODELS | ours, folder)
     except models.CannotRun as reason:
         pytest.skip(str(reason))
     return folder
@@ -383,6 +429,61 @@ def test_heads_of_any_sentence(name, open_page):
         peak = row.argmax().item()
         assert f"query ‘{words[query]}’ ({query})" in said
         assert abs(float(said.rsplit(" ", 1)[1].rstrip(".")) - row[peak].item()) < OFF + 0.007
+    assert page.errors == []
+
+
+def read_alignment(page, source: str) -> tuple[list[str], np.ndarray]:
+    """What is written for a typed source, and the table of weights."""
+    page.get_by_label("Source", exact=True).fill(source)
+    page.get_by_role("button", name="Decode").click()
+    n = len(source.split())
+    page.wait_for_function(f"[0, 1].includes(document.querySelectorAll('thead th').length - 1 - {n})")
+    rows = page.locator("tbody tr").evaluate_all(
+        "all => all.map((row) => [row.cells[0].textContent, [...row.cells].slice(1).map((td) => td.title)])"
+    )
+    return [name.split(": ")[1] for name, _ in rows], np.array(
+        [[float(t.rsplit(" ", 1)[1]) for t in r] for _, r in rows]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_model_of_the_lecture_reverses_what_is_typed(open_page):
+    model, page = translators()["reversal"], open_page(alignments()["reversal"])
+    assert page.get_by_label("Source", exact=True).input_value() == "1 2"
+    for text in ("3 1 4 1 5 9 2 6 5 3", "7", " ".join(["15", "0", "8"] * 7)):
+        source = torch.tensor([[int(word) for word in text.split()]])
+        with record_attention(model) as maps, torch.no_grad():
+            output = model.generate(source, torch.ones_like(source).bool(), steps=source.shape[1])
+        written, weights = read_alignment(page, text)
+        assert written == ["start" if i == 16 else str(i) for i in output[0].tolist()]
+        np.testing.assert_allclose(weights, torch.cat(maps["decoder.attention"], dim=1)[0], atol=OFF)
+    for wrong in ("3 16", "", "one"):
+        page.get_by_label("Source", exact=True).fill(wrong)
+        page.get_by_role("button", name="Decode").click()
+        page.get_by_role("alert").filter(has_text="Type numbers from 0 to 15 with spaces between them.").wait_for()
+        read_alignment(page, "1 2 3")
+    assert page.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_model_of_the_lecture_translates_what_is_typed(open_page):
+    model, vocab, page = translators()["world"], world_vocab(), open_page(alignments()["world"])
+    for found in sentences(3, "test"):
+        ids = torch.tensor([[*vocab.encode(found.en), vocab.eos_id]])
+        real = torch.ones_like(ids).bool()
+        output = greedy(model, ids, real)
+        with record_attention(model) as maps, torch.no_grad():
+            model(ids, real, output)
+        written, weights = read_alignment(page, " ".join(found.en))
+        names = ["end" if i == vocab.eos_id else vocab.tokens[i] for i in output[0].tolist()]
+        assert written == names
+        (wanted,) = maps["decoder.1.cross_attention"]
+        np.testing.assert_allclose(weights, wanted[0, [1, 3]].mean(dim=0), atol=OFF)
+    page.get_by_label("Source", exact=True).fill("The zebra, the small girl and Xerxes.")
+    page.get_by_role("button", name="Decode").click()
+    page.get_by_role("alert").filter(has_text="Not in the world: ").wait_for()
     assert page.errors == []
 
 

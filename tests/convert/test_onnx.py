@@ -10,6 +10,8 @@ import torch
 from coursekit.convert.onnx import export
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining
 from coursekit.models.gpt import GPT, GPTConfig
+from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.attention import record_attention
 from tests.conftest import randomise
@@ -135,3 +137,29 @@ def test_a_vit_on_pictures_larger_than_it_was_trained_on(resize, tmp_path):
     _, weights = maps_of(model, images)
     (found,) = evaluator(tmp_path / "vit.onnx").run(None, {"images": images.numpy()})
     np.testing.assert_allclose(found, weights[-1, :, 0, 1:].numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        Seq2Seq(Seq2SeqConfig(17, 16, 8, 24, encoder_size=16, bidirectional=True, score="general")),
+        Seq2Seq(Seq2SeqConfig(17, 16, 8, 24, score="dot", cell="gru")),
+        Transformer(TransformerConfig(17, 32, 4, 64, 2, max_length=20)),
+    ],
+    ids=["seq2seq", "one-way-gru", "transformer"],
+)
+def test_a_translator_says_what_comes_next_and_where_it_looked(model, tmp_path):
+    randomise(model, std=0.3).eval()
+    export(model, tmp_path / "translator.onnx", bits=None)
+    run = evaluator(tmp_path / "translator.onnx")
+    for S, T in ((1, 1), (4, 3), (2, 7), (9, 12)):
+        source, target = torch.arange(S)[None] * 5 % 16, torch.arange(T)[None] * 7 % 16
+        with record_attention(model) as maps, torch.no_grad():
+            wanted = model(source, torch.ones_like(source).bool(), target)[0, -1]
+        names = {"decoder.attention", "decoder.0.cross_attention", "decoder.1.cross_attention"}
+        crossing = [weights for name, (weights,) in maps.items() if name in names]
+        feeds = {"source": source.int().numpy(), "target": target.int().numpy()}
+        logits, weights = run.run(None, feeds)
+        np.testing.assert_allclose(logits, wanted.numpy(), atol=1e-4)
+        np.testing.assert_allclose(weights, torch.stack([w[0].reshape(-1, T, S)[:, -1] for w in crossing]), atol=1e-5)

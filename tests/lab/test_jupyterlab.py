@@ -40,7 +40,7 @@ def lab_notebook(path: Path) -> None:
         code("long_runs = {'dot': run}\nrun.model.eval();"),
         code(cells["record"].source.split("\n\n\noutput, weights")[0]),
         code("output, weights = look(run.model, fresh)\nAlignment(fresh[0], output[0], weights[0], title='Still')"),
-        code(cells["live-widget"].source.split("reverse(\"")[0] + "reverse('3 1 4').live(reverse)"),
+        code(cells["live-widget"].source.split("yours = ")[0] + "reverse('3 1 4').live(reverse)"),
         code("from coursekit.viz import bars, show\nbars({'drawn': 0.5});", id="a-figure"),
         code("show(seq2seq_loss)"),
         code("print('the end')"),

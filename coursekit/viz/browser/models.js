@@ -99,4 +99,22 @@ export class ViT extends Model {
   }
 }
 
-export const KINDS = {gpt: GPT, bert: Bert, vit: ViT};
+/** A translator: the likeliest symbol at each step, until it ends. */
+export class Translator extends Model {
+  /** The symbols that it writes for a source, and where it looked at each: weights (L, H, S). */
+  async translate(source) {
+    this.checkLength(source.length);
+    const {end, never, max_length: most} = this.about;
+    const steps = end === null ? source.length : Math.min(source.length + 50, most);
+    const written = [], looks = [];
+    while (written.length < steps && (end === null || written.at(-1) !== end)) {
+      const {logits, weights} = await this.session.run({source: this.integers(source), target: this.integers([...written, 0])});
+      if (never !== null) logits.data[never] = -Infinity;
+      written.push(largest(logits.data, 1)[0]);
+      looks.push(weights);
+    }
+    return {written, looks};
+  }
+}
+
+export const KINDS = {gpt: GPT, bert: Bert, vit: ViT, translator: Translator};

@@ -149,6 +149,30 @@ async function heads(view, {source}) {
   });
 }
 
+/** `browser` has the `words` by number, the `layer` and `heads` to show, and what is said if others are typed. */
+async function alignment(view, {source}) {
+  const {data, browser, model} = view;
+  const {words: known, layer = 0, heads = [0]} = browser;
+  view.shown ??= data;
+  return orRefused(view.shown, async () => {
+    const translator = await model();
+    const numbers = new Map(known.map((word, i) => [word, i]));
+    const words = source.replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean);
+    if (words.length && !numbers.has(words[0])) words[0] = words[0].toLowerCase(); // names keep their capital letter
+    const unknown = words.filter((word) => !numbers.has(word));
+    if (unknown.length || !words.length) throw new Refused(browser.refused.replace("…", unknown.join(", ")));
+    const {end} = translator.about;
+    const read = words.map((word) => numbers.get(word));
+    const {written, looks} = await translator.translate(end === null ? read : [...read, end]);
+    const shown = (ids) => ids.map((i) => (i === end ? "end" : known[i]));
+    const [, H, S] = looks[0].dims;
+    const weights = looks.flatMap(({data: w}) => Array.from({length: S}, (_, s) =>
+      heads.reduce((sum, head) => sum + w[(layer * H + head) * S + s], 0) / heads.length));
+    view.shown = {...data, source: end === null ? words : [...words, "end"], target: shown(written), weights: pack([written.length, S], weights), step: 0, error: ""};
+    return view.shown;
+  });
+}
+
 const CHAT = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>"];
 
 export function inPercent(p) {
@@ -206,4 +230,4 @@ async function overlay({data, model}, message) {
   return {...data, ...without, weights, images: [...data.images, `data:image/png;base64,${base64(png)}`], asked: message, error: ""};
 }
 
-export const ANSWERS = {next_token: nextToken, write, generate, fill_mask: fillMask, heads, overlay, chat};
+export const ANSWERS = {alignment, next_token: nextToken, write, generate, fill_mask: fillMask, heads, overlay, chat};

@@ -44,7 +44,7 @@ function layout(tokens, least) {
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Attention alignment", data.title);
   const title = h("strong");
-  const typed = data.live ? field("Source", "Decode", data.typed ?? data.source.join(" "), (source) => emit({source})) : null; // outside what updates replace, so that it keeps text and focus
+  const typed = data.live ? field("Source", "Decode", data.typed, (source) => emit({source})) : null; // outside what updates replace, so that it keeps text and focus
   const error = h("p", {class: "error", role: "alert"});
   const body = h("div");
   box.append(...[title, typed, error, body].filter(Boolean));
