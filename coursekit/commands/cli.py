@@ -314,6 +314,7 @@ def handout(
 
 @app.command()
 def release(
+    exercise: Annotated[str | None, typer.Argument(help="Make this one alone: its number or name.")] = None,
     student: Annotated[
         Path | None, typer.Option(help="New folder for what students get; a zip appears beside it.")
     ] = None,
@@ -338,7 +339,9 @@ def release(
     elif student:
         say(f"For students: {student} and {releasing.student_kit(home, student)}")
     else:
-        for path in releasing.release(home):
+        names = [path.stem for path in releasing.masters(home)]
+        only = lectures.named_exercise(exercise, names) if exercise else "*"
+        for path in releasing.release(home, only=only):
             say(f"Released: {path}")
         say_what_is_to_do([*releasing.masters(home), home / "README.md"])
 

@@ -44,7 +44,10 @@ def find_lecture(name: str) -> Path:
 
 def find_exercise(name: str) -> str:
     """The name of the exercise called ``name``: its number or its name."""
-    exercises = sorted(path.name for path in (home() / "exercises").glob("[0-9][0-9]_*"))
+    return named_exercise(name, sorted(path.name for path in (home() / "exercises").glob("[0-9][0-9]_*")))
+
+
+def named_exercise(name: str, exercises: list[str]) -> str:
     for exercise in exercises:
         if Path(name).stem == exercise or (name.isdigit() and int(name) == int(exercise[:2])):
             return exercise

@@ -113,12 +113,13 @@ def masters(home: Path) -> list[Path]:
     return found
 
 
-def release(home: Path, out: Path | None = None) -> list[Path]:
+def release(home: Path, out: Path | None = None, only: str = "*") -> list[Path]:
     """Make ``exercises/NAME/`` from every ``solutions/NAME/``, with nbgrader; the same bytes on every run.
 
     Args:
         home: the course's folder.
         out: where to write instead of ``home / "exercises"``.
+        only: the name of a single exercise.
 
     Returns:
         The notebooks written.
@@ -126,24 +127,24 @@ def release(home: Path, out: Path | None = None) -> list[Path]:
     Raises:
         GradingError: a master has a problem, or somebody's answers would be lost; nothing is changed then.
     """
-    found = masters(home)
+    found = [path for path in masters(home) if only in ("*", path.stem)]
     wrong = [f"{path.stem}: {'; '.join(problems)}" for path in found if (problems := problems_of(path))]
     if wrong:
         raise GradingError("not released. " + " | ".join(wrong))
     out = out or home / "exercises"
-    refuse_to_lose_answers(out)
+    refuse_to_lose_answers([*out.glob(f"{only}/*.ipynb")])
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for path in found:
             generate(home, path.stem, work)
-        shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(work / "release", out)
-    return sorted(out.glob("*/*.ipynb"))
+        shutil.rmtree(out if only == "*" else out / only, ignore_errors=True)
+        shutil.copytree(work / "release", out, dirs_exist_ok=True)
+    return sorted(out.glob(f"{only}/*.ipynb"))
 
 
-def refuse_to_lose_answers(exercises: Path) -> None:
-    """Before ``exercises`` is written again: nobody's work may be in it."""
-    answered = [path for path in exercises.glob("*/*.ipynb") if holds_answers(path)]
+def refuse_to_lose_answers(notebooks: list[Path]) -> None:
+    """Before exercises are written again: nobody's work may be in them."""
+    answered = [path for path in notebooks if holds_answers(path)]
     if answered:
         raise GradingError(f"not released: {answered[0]} holds answers; move it away first")
 

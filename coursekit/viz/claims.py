@@ -65,6 +65,9 @@ def note_stopped(run: str, text: str | None) -> None:
         _stopped[run] = text
 
 
+NONE = "No claim has been made: the cells above have not run, or the first of them stopped with an error."
+
+
 class Claims:
     """The table of the claims so far."""
 
@@ -85,10 +88,11 @@ class Claims:
         for kind, title in KINDS.items():
             if found := [c for c in self.rows if c.get("kind", "measured") == kind]:
                 body += f"<tbody>{head.format(title)}{''.join(map(row, found))}</tbody>"
-        return f"<table style='font-size:15px'>{body}</table>"
+        return f"<table style='font-size:15px'>{body}</table>" if body else f"<p>{NONE}</p>"
 
     def __repr__(self) -> str:
-        return "\n".join(f"{'ok  ' if c['ok'] else 'FAIL'} {c['value']:10.4g}  {c['name']}" for c in self.rows)
+        rows = [f"{'ok  ' if c['ok'] else 'FAIL'} {c['value']:10.4g}  {c['name']}" for c in self.rows]
+        return "\n".join(rows) or NONE
 
 
 def claims() -> Claims:

@@ -145,6 +145,7 @@ def test_python_m_coursekit_is_the_same_command():
         (["grade", "02", "exercises", "--out", "out", "--private", "no"], "no private folder no: make it first"),
         (["grade", "02", "exercises", "--out", "README.md"], "cannot write results into README.md: File exists"),
         (["grade", "02", "exercises", "--out", "out", "--roster", "no.csv"], "cannot read the roster no.csv"),
+        (["release", "99"], "no exercise '99'; there are: 01_language_models, "),
         (["release", "--student", "tests"], "tests is not empty: name a new folder"),
         (["release", "--gradescope", "02", "--out", "tests"], "tests is a folder: name a zip"),
     ],

@@ -269,6 +269,19 @@ def test_release_does_not_overwrite_answers(course):
     assert released.read_bytes() == before
 
 
+def test_one_exercise_can_be_made_alone(course):
+    home = course.parents[2]
+    (made,) = home.glob("exercises/*/*.ipynb")
+    wanted = made.read_bytes()
+    for folder in ("solutions", "exercises"):  # another, whose master is broken and in which somebody works
+        (home / folder / "03_other").mkdir()
+        (home / folder / "03_other" / "03_other.ipynb").write_text("somebody's", encoding="utf-8")
+    made.unlink()
+    assert release(home, only=course.stem) == [made]
+    assert made.read_bytes() == wanted
+    assert (home / "exercises" / "03_other" / "03_other.ipynb").read_text(encoding="utf-8") == "somebody's"
+
+
 # --- what students get ---------------------------------------------------------------------------------
 
 

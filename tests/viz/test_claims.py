@@ -52,6 +52,11 @@ def test_the_table_and_the_file_hold_every_claim_once(tmp_path, monkeypatch):
     ]
 
 
+def test_without_a_claim_it_says_so():
+    for told in (claims()._repr_html_(), repr(claims())):
+        assert "No claim has been made" in told
+
+
 def test_each_kind_has_its_own_rows():
     claim("second", 3, at_most=4, kind="check")
     claim("first", 0.25, at_least=0.1)
