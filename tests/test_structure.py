@@ -2,6 +2,7 @@
 
 import ast
 import dis
+import functools
 import itertools
 import re
 import statistics
@@ -242,14 +243,20 @@ def test_every_notebook_opens_with_the_one_setup_cell(folder):
         assert colab_line(address, repository) in cells["title"].splitlines(), path.name
 
 
-def test_a_notebook_holds_no_copy_of_package_code(lecture):
-    """No function or class of the package is defined again in a notebook."""
-    places = {
+@functools.cache
+def defined() -> dict[str, Path]:
+    """Where the package defines each function and class."""
+    return {
         node.name: path.relative_to(PACKAGE.parent)
         for path in PACKAGE.rglob("*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
+
+
+def test_a_notebook_holds_no_copy_of_package_code(lecture):
+    """No function or class of the package is defined again in a notebook."""
+    places = defined()
     source = "\n".join(cell.source for cell in lecture.cells if cell.cell_type == "code")
     for name in re.findall(r"^\s*(?:def|class)\s+(\w+)", source, re.MULTILINE):
         assert name not in places, f"`{name}` is in {places[name]}: import it, or give yours another name {SEE}"
