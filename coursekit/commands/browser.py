@@ -60,7 +60,7 @@ def vit(recipe: str) -> tuple[Any, None]:
     return {"dino": dino, "labelled": labelled, "vit": vit}[recipe].load(), None
 
 
-def trained(kind: str, config: dict[str, Any], float16: str) -> tuple[Any, None]:
+def from_page(kind: str, config: dict[str, Any], float16: str) -> tuple[Any, None]:
     """A model that a lecture has trained, as ``carried`` in ``viz/widget.py`` put it into the page."""
     from safetensors.torch import load
 
@@ -97,7 +97,7 @@ def named(page: str) -> dict[str, Load]:
     while at >= 0:
         record, _ = json.JSONDecoder().raw_decode(page, at + len(mark))
         names = {record["model"]} if isinstance(record["model"], str) else set(record["model"].values())
-        here = MODELS | ({record["model"]: partial(trained, **record["trained"])} if "trained" in record else {})
+        here = MODELS | ({record["model"]: partial(from_page, **record["trained"])} if "trained" in record else {})
         if unknown := sorted(names - here.keys()):
             raise LectureError(f"a widget names the model {unknown[0]!r}; there are: {', '.join(MODELS)}")
         found |= {name: here[name] for name in names}
