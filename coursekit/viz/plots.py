@@ -76,7 +76,7 @@ def curves(
     if log:
         ax.set_yscale("log")
     if len(histories) > 1:
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, fontsize=11)
     return ax
 
 
@@ -127,7 +127,9 @@ def heatmap(
             )
     for t, s in enumerate([] if outline is None else outline):
         ax.add_patch(plt.Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=COLORS[1], linewidth=2.2))
-    ax.figure.colorbar(image, ax=ax, label=label, fraction=0.04, pad=0.02)
+    scale = ax.figure.colorbar(image, ax=ax, fraction=0.04, pad=0.02)
+    scale.set_label(label, fontsize=11)
+    scale.ax.tick_params(labelsize=11)
     return ax
 
 
@@ -155,7 +157,7 @@ def bars(
         written = [f"{height:,.0f}" for height in heights]
     else:
         written = [f"{height:#.3g}".rstrip(".") for height in heights]  # as many digits everywhere: 0.140 beside 0.137
-    ax.bar_label(drawn, written, padding=3)
+    ax.bar_label(drawn, written, padding=3, fontsize=11)
     ax.set(title=title, ylabel=ylabel)
     ax.grid(False, axis="x")
     if percent:
