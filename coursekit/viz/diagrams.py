@@ -21,14 +21,13 @@ def encoder_decoder(
     """
     source, target = as_text(source), as_text(target)
     S, T = len(source), len(target)
-    ax = new_axes((min(8, S + T + 1), 2.4 if weights is None else 3.4))
-    ax.set(xlim=(-0.7, S + T + 0.3), ylim=(-1.25, 1.35 if weights is None else 2.6), title=title, aspect="equal")
+    ax = new_axes((min(8, S + T + 1), 2.4 if weights is None else 3.6))
+    ax.set(xlim=(-0.7, S + T + 0.3), ylim=(-1.25, 1.35 if weights is None else 2.8), title=title, aspect="equal")
     ax.axis("off")
 
     def box(x: float, text: str, color: str) -> None:
-        shape = FancyBboxPatch((x - 0.3, -0.3), 0.6, 0.6, boxstyle="round,pad=0.05", fc=color, ec="none", alpha=0.9)
-        ax.add_patch(shape)
-        ax.text(x, 0, text, color="w", ha="center", va="center", fontsize=13)
+        ax.add_patch(FancyBboxPatch((x - 0.3, -0.3), 0.6, 0.6, boxstyle="round,pad=0.05", fc=color, ec="none"))
+        ax.text(x, 0, text, color=ink_on(color), ha="center", va="center", fontsize=13)
 
     def arrow(start: tuple[float, float], end: tuple[float, float], **more) -> None:
         ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "0.5", "lw": 1.6} | more)
@@ -44,7 +43,7 @@ def encoder_decoder(
         box(x, f"$h_{{{t + 1}}}$", COLORS[1])
         ax.text(x, 1, token, ha="center", va="center", fontsize=15)
         arrow((x, 0.4), (x, 0.82))
-        ax.text(x, -1, target[t - 1] if t else "start", ha="center", va="center", fontsize=15 if t else 12, color="0.5")
+        ax.text(x, -1, target[t - 1] if t else "start", ha="center", va="center", fontsize=15 if t else 12)
         arrow((x, -0.82), (x, -0.4))
         if t:
             arrow((x - 0.62, 0), (x - 0.38, 0))
@@ -54,8 +53,8 @@ def encoder_decoder(
     else:
         x = S + 0.5 + T // 2
         for s, weight in enumerate(weights):
-            curve = {"arrowstyle": "-", "lw": 0.3 + 7 * weight, "alpha": 0.25 + 0.65 * weight, "color": COLORS[2]}
-            arrow((s, 0.38), (x - 0.2, 0.4), **curve, connectionstyle=f"arc3,rad={-0.66 + 0.05 * s}")
+            curve = {"arrowstyle": "-", "lw": 0.8 + 7 * weight, "color": COLORS[2]}
+            arrow((s, 0.38), (x - 0.22, 0.38), **curve, connectionstyle="angle3,angleA=36,angleB=97")
             ax.text(s - 0.1, 0.42, f"{weight:.2f}", ha="right", va="bottom", fontsize=11)
     return with_alt(ax, f"An encoder reads {' '.join(source)}, a decoder writes {' '.join(target)}. {title}")
 
@@ -72,7 +71,7 @@ def transformer_stacks(n_layers: int = 6) -> Axes:
     def box(x: float, y: float, text: str, color: str, high: float = 0.56) -> None:
         shape = FancyBboxPatch((x - 1.35, y - high / 2), 2.7, high, boxstyle="round,pad=0.05", fc=color, ec="none")
         ax.add_patch(shape)
-        ax.text(x, y, text, color="w", ha="center", va="center", fontsize=11)
+        ax.text(x, y, text, color=ink_on(color), ha="center", va="center", fontsize=11)
 
     def line(*points: tuple[float, float], **more) -> None:
         ax.plot(*zip(*points[:-1], strict=True), color="0.5", lw=1.6)
@@ -137,7 +136,6 @@ def several_heads(n_heads: int = 4) -> Axes:
 
     side = wide * n_heads  # of the heads put side by side, without gaps
     box(middle - side / 2, -0.3, side, "$x$: $T \\times D$", GREY)
-    box(middle - side / 2, 4.0, side, "", GREY)
     box(middle - side / 2, 5.25, side, "output: $T \\times D$", GREY)
     for head, color in zip(range(n_heads), COLORS):
         left = head * (wide + gap)
@@ -147,7 +145,8 @@ def several_heads(n_heads: int = 4) -> Axes:
         arrow((x, 1.63), (x, 2.0))
         box(left, 2.1, wide, f"attention\nhead {head}", color, 0.9)
         arrow((x, 3.06), (joined, 3.9))
-        ax.text(left - 0.04, 3.45, "$T \\times D / H$", ha="left", va="center", fontsize=11)
+        outer, align = (left, "left") if joined > x else (left + wide, "right")
+        ax.text(outer, 3.45, "$T \\times D / H$", ha=align, va="center", fontsize=11)
         box(joined - wide / 2 + 0.06, 4.0, wide - 0.12, "its rows of $W^O$", color)
         arrow((joined, 4.68), (joined, 5.18))
     ax.text(middle, 4.95, "added", ha="center", va="center", fontsize=11)
@@ -169,7 +168,7 @@ def block_diagram(norm_first: bool = True) -> Axes:
     def box(x: float, text: str, color: str, wide: float) -> float:
         """From ``x`` on; where it ends."""
         ax.add_patch(FancyBboxPatch((x, -0.35), wide, 0.7, boxstyle="round,pad=0.05", fc=color, ec="none"))
-        ax.text(x + wide / 2, 0, text, color="w", ha="center", va="center", fontsize=11)
+        ax.text(x + wide / 2, 0, text, color=ink_on(color), ha="center", va="center", fontsize=11)
         return x + wide
 
     def line(*points: tuple[float, float]) -> None:
@@ -186,7 +185,7 @@ def block_diagram(norm_first: bool = True) -> Axes:
             x = box(x + 0.55, name, shade, wide) + 0.05
         line((x, 0), (x + 0.5, 0))
         line((start + 0.2, 0), (start + 0.2, 1.2), (x + 0.75, 1.2), (x + 0.75, 0.25))
-        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=11, color="0.5")
+        ax.text((start + x) / 2 + 0.4, 1.45, "residual connection", ha="center", va="center", fontsize=11)
         ax.text(x + 0.75, 0, "+", ha="center", va="center", fontsize=17)
         x += 1.0
         if not norm_first:

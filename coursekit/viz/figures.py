@@ -12,6 +12,7 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from coursekit.viz.widget import PRESENTED
 
@@ -35,6 +36,7 @@ COLOR_OF = {
     "bag of words": GREY,
     "ridge": GREY,
     "counting": GREY,
+    "no attention": VERMILION,  # what is left is recurrent
     "bert": GREEN,
     "gpt": OCHRE,
     "dino": PINK,
@@ -46,6 +48,7 @@ COLOR_OF = {
 SETTINGS = {"svg.fonttype": "path", "svg.hashsalt": "coursekit"}  # drawn alike everywhere, and in every run
 MANY_POINTS = 2000  # from here on a cloud of points is a picture inside the drawing
 LISTED = 12  # entries of a chart that are read out
+LEAST = 11  # points: smaller letters cannot be read from the last row
 
 
 def color_of(name: str, other: str = BLUE) -> str:
@@ -120,6 +123,8 @@ def figure_html(figure: Figure) -> str:
             cloud.set_rasterized(True)
     for legend in figure.findobj(Legend):
         legend.get_frame().set(facecolor="none", edgecolor="none")
+    for text in figure.findobj(Text):  # Matplotlib's own 10 points, which legends and numbers above bars have
+        text.set_fontsize(max(LEAST, text.get_fontsize()))
     buffer = io.StringIO()
     with plt.rc_context(SETTINGS):
         about = dict.fromkeys(("Creator", "Date", "Format", "Type"))
