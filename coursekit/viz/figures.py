@@ -21,11 +21,12 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B57700", "#3D9BD8", "#76
 BLUE, VERMILION, GREEN, PINK, OCHRE, SKY, GREY = COLORS
 # One colour for each model and method through the whole course, by a word in its name; the first that fits counts.
 COLOR_OF = {
-    "untrained": GREY,
+    "untr": GREY,
     "random": GREY,
     "guess": GREY,
     "pixels": GREY,
     "histogram": GREY,
+    "hog": GREY,
     "patchtst": BLUE,
     "dlinear": GREEN,
     "lstm": VERMILION,
