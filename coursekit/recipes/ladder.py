@@ -7,10 +7,9 @@ those before, with as many parameters (within 1 %), on the same rows in the same
 In the metrics ``["runs"][swap][seed]`` is what ``run`` returns, for ``"GPT"`` and for each swap, which is added to all
 of those above it; ``["checks"][swap][factor]`` is the same with another learning rate, for the first and the last.
 
-``python -m coursekit.recipes.ladder ladder-further`` asks two more questions and writes ``checkpoints/ladder-further``
-in the same layout: what a single KV head costs, beside two of them on the same machine, and whether the two ends gain
-from four times the learning rate. (What the models read differs a little from one version of Python to the next, so
-compare runs of one file first; the runs that are in both say how much the machines differ.)
+``python -m coursekit.recipes.ladder ladder-further`` asks what a single KV head costs, beside two of them on the same
+machine, and writes ``checkpoints/ladder-further`` in the same layout. (What the models read differs a little from one
+version of Python to the next, so compare runs of one file; those that are in both say how much the machines differ.)
 """
 
 import platform
@@ -147,11 +146,12 @@ def pieces(variant: str, folder: Path, clock: Clock) -> dict[tuple[str, ...], Ca
         for start in starts
         for height in heights
     }
-    return found | {
+    checks: dict[tuple[str, ...], Callable[[], Any]] = {
         ("checks", NAMES[height], str(factor)): partial(run, height, 0, folder, clock, factor)
         for height in (0, top)
-        for factor in ((4.0,) if further else (0.5, 2.0))
+        for factor in (0.5, 2.0)
     }
+    return found if further else found | checks
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -109,10 +109,10 @@ def test_every_rung_with_every_seed_and_the_ends_with_other_rates(tiny, tmp_path
     assert metrics["tokens"] == 3 * 2 * 16
 
 
-def test_one_kv_head_beside_two_and_the_ends_with_a_much_higher_rate(tiny, tmp_path, computed):
+def test_one_kv_head_beside_two(tiny, tmp_path, computed):
     ladder.main(["ladder-further", "--state", str(tmp_path / "state")])
     metrics = json.loads((tmp_path / "ladder-further/metrics.json").read_text())
     assert list(metrics["runs"]) == ["two KV heads", "one KV head"]
-    assert computed == [(5, 0, 1), (6, 0, 1), (5, 1, 1), (6, 1, 1), (5, 2, 1), (6, 2, 1), (0, 0, 4), (5, 0, 4)]
-    assert metrics["checks"].keys() == {"GPT", "two KV heads"}
+    assert computed == [(5, 0, 1), (6, 0, 1), (5, 1, 1), (6, 1, 1), (5, 2, 1), (6, 2, 1)]
+    assert "checks" not in metrics
     assert metrics["device"] in ("cpu", "cuda", "mps")
