@@ -12,11 +12,10 @@ from coursekit.viz.alignment import as_text, ink_on
 from coursekit.viz.figures import COLORS, color_of, show_as_svg, with_alt
 from coursekit.viz.widget import to_numpy
 
-STYLE = {
+LETTERS = {"font.size": 13, "axes.titlesize": 15}  # points
+STYLE = LETTERS | {
     "figure.figsize": (8, 4),
     "figure.dpi": 110,
-    "font.size": 13,
-    "axes.titlesize": 15,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.facecolor": "none",
@@ -44,6 +43,7 @@ def new_panels(
     with plt.rc_context(STYLE):
         axes = plt.subplots(rows, columns, figsize=figsize, squeeze=False, layout="constrained", **shared)[1]
         interactive = plt.isinteractive()  # set by a notebook's backend when the first figure is made
+    plt.rcParams.update(LETTERS)  # for what is written later: titles, legends, numbers above bars
     matplotlib.interactive(interactive)  # the end of the context forgets it, and no figure would be shown
     show_as_svg()  # now, since a notebook's backend forgets it when it makes its first figure
     with_alt(axes[0, 0], alt)
