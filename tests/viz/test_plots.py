@@ -44,7 +44,9 @@ def test_panels_have_the_style_of_the_course():
     assert axes.shape == (2, 3)
     for ax in axes.flat:
         assert not ax.spines["top"].get_visible()
+        ax.set(title="written later")
         assert ax.title.get_fontsize() == 15
+        assert ax.text(0, 0, "this too").get_fontsize() == 13
         assert ax.get_shared_x_axes().joined(ax, axes[0, 0])
     assert described(axes[0, 0].figure) == "six"
 
