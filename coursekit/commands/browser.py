@@ -138,7 +138,7 @@ def write_model(name: str, load: Load, folder: Path) -> None:
 
     model, tokenizer = load()
     about = export(
-        model.eval(), folder / f"{name}.onnx", PICTURE, 12 if name.startswith("trained") else BITS.get(name, 8)
+        model.eval(), folder / f"{name}.onnx", PICTURE, 10 if name.startswith("trained") else BITS.get(name, 8)
     )
     if about["kind"] == "vit":
         import torch

@@ -217,13 +217,28 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
             raise LectureError(f"Sphinx failed: {done.stderr.strip()[-2000:]}")
         for line in done.stderr.splitlines():
             say(line.replace(f"{source}{os.sep}", ""))
-        for pattern in ("*webpack-macros.html", "*.map"):  # what the theme's makers need
+        for pattern in ("*webpack-macros.html", "*.map", "fontawesome.js*"):  # what the theme's makers need
             for file in (made / "_static").rglob(pattern):
                 file.unlink()
+        for file in made.rglob("*.html"):
+            file.write_text(lighter(file.read_text("utf-8"), searches=file.name == "search.html"), encoding="utf-8")
         (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
         if out.exists():
             out.rename(old)
         made.rename(out)
+
+
+def lighter(page: str, searches: bool) -> str:
+    """A page without what the theme loads on each of them and keeps a telephone waiting for.
+
+    That is 1.5 MB of icons as a script, although a font draws them; the index of all words, which only the page that
+    ``searches`` needs; and small scripts that stop the drawing. (One has to: a script in the page itself reads it.)
+    """
+    page = re.sub(r'<script [^>]*src="[^"]*/fontawesome\.js[^"]*"></script>', "", page)
+    if searches:
+        return page
+    page = re.sub(r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>', "", page)
+    return re.sub(r'<script (src="[^"]*(?:doctools|sphinx_highlight|sphinx-book-theme)\.js)', r"<script defer \1", page)
 
 
 def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:

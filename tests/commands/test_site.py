@@ -476,6 +476,18 @@ def test_search_finds_a_word(open_page):
     assert sorted(found.all_inner_texts()) == ["01 · Sums: a formula", "Glossary"]
 
 
+def test_a_page_loads_nothing_that_it_does_not_need(course):
+    """Catches a theme that brings back its 1.5 MB of icons, and an index of all words on each page."""
+    for page in (course / "build" / "site").rglob("*.html"):
+        text = page.read_text("utf-8")
+        assert "fontawesome.js" not in text
+        waits = re.findall(r'<script src="[^"]*?([\w-]+)\.js', text.partition("</head>")[0])
+        index = {"searchindex", "searchtools", "language_data"}
+        others = {"documentation_options", "doctools", "sphinx_highlight", "sphinx-book-theme"}
+        assert set(waits) <= (index | others if page.name == "search.html" else {"documentation_options"}), page.name
+    assert not [*(course / "build" / "site").rglob("fontawesome.js*")]
+
+
 @pytest.mark.browser
 def test_slides_go_on_by_key_and_fragments_appear(open_page):
     page = open_page("slides", "01_sums.html")
