@@ -48,8 +48,8 @@ class Source(Widget):
             f'<a style="color: #0b5fa5" href="../{html.escape(self.name.as_posix())}">{where}</a>' if inside else where
         )
         return (
-            f'{PRESENTED}<div class="ck-grows" style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;'
-            f'{PAPER};{INK};padding:2px 10px;font-size:13px">'
+            f'<div class="ck-grows" style="border:1px solid #b8b8c4;border-radius:6px;overflow-x:auto;'
+            f'{PAPER};{INK};padding:2px 10px;font-size:13px">{PRESENTED}'
             f'<div style="color:#55555f;font-size:12px;padding:4px 0 0">{link}</div>'
             f"{body}</div>"
         )
