@@ -84,7 +84,7 @@ def publish(home: Path, repository: str) -> list[Path]:
         work = Path(folder)
         written_into(home, work, repository)
         release(work)
-        refuse_to_lose_answers(home / "exercises")
+        refuse_to_lose_answers([*(home / "exercises").glob("*/*.ipynb")])
         return replace_all(work, home)
 
 
