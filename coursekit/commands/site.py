@@ -253,6 +253,9 @@ def lighter(page: str, searches: bool) -> str:
     page = page.replace('localStorage.getItem("theme") || "auto"', f'localStorage.getItem("theme") || {dark}')
     # its first part, the site's name, is in no part that a screen reader could go to
     page = page.replace('id="pst-primary-sidebar"', 'id="pst-primary-sidebar" role="navigation" aria-label="Site"')
+    page = page.replace(
+        '<summary aria-label="Toggle hidden content">', "<summary>"
+    )  # it is called what one reads on it
     return without_empty_headers(re.sub(r'<span class="(?:n|p|w)">([^<]*)</span>', r"\1", page))
 
 

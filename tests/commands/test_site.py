@@ -22,6 +22,7 @@ from fontTools.ttLib import TTFont
 from coursekit.commands import cli, lectures, site
 from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
+from coursekit.viz import widget as widgets
 from coursekit.viz.claims import Claims
 from coursekit.viz.figures import figure_html
 from tests.viz.page import brightness
@@ -527,6 +528,22 @@ def test_a_widget_wakes_when_it_comes_near_also_where_pages_are_files(browser, c
     page.locator("[data-ck]").scroll_into_view_if_needed()
     page.locator(".ck [aria-live]").wait_for()
     assert errors == []
+    page.close()
+
+
+@pytest.mark.browser
+def test_the_script_of_every_widget_is_a_file_of_its_own_and_no_module(browser, tmp_path):
+    page = browser.new_page()
+    names = [file.stem for file in (Path(site.__file__).parents[1] / "viz" / "js").glob("*.js")]
+    assert len(names) > 20
+    for name in names:
+        still = [f'<div data-ck="ck-{i}"><p>{i}</p></div>' for i in range(2)]
+        scripts = [f'<script type="module">{widgets.source(name)}\nmount({i});</script>' for i in range(2)]
+        assert site.with_parts_apart("".join(map("".join, zip(still, scripts))), tmp_path) == "".join(still)
+        for i in range(2):
+            script = (tmp_path / f"ck-{i}.js").read_text("utf-8")
+            assert f"mount({i});" in script
+            page.evaluate("script => { new Function(script) }", script)
     page.close()
 
 
