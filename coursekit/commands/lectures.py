@@ -172,6 +172,17 @@ PAGE = """{% extends 'lab/index.html.j2' %}
 {{ resources.include_css("static/theme-dark.css") | replace("<style", dark) }}
 <style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }
 details { margin-bottom: 1em }
+.jp-RenderedHTMLCommon :is(p, li, td) a:link { text-decoration: underline }
+/* JupyterLab's colours for prompts and code, as far as they are too faint to be read */
+:root {
+  --jp-cell-prompt-not-active-opacity: 1;
+  --jp-mirror-editor-comment-color: #336f6f; --jp-mirror-editor-number-color: #070;
+  --jp-mirror-editor-operator-color: #9318e0; --jp-mirror-editor-meta-color: #9318e0;
+}
+@media screen and (prefers-color-scheme: dark) { :root {
+  --jp-mirror-editor-comment-color: #7ab3b3; --jp-mirror-editor-number-color: #66bb6a;
+  --jp-mirror-editor-operator-color: #d08cff; --jp-mirror-editor-meta-color: #d08cff;
+} }
 @page { size: A4; margin: 16mm 14mm }
 @media print { /* the whole text: answers open, code wrapped, figures and tables in one piece */
   .jp-InputPrompt, .jp-OutputPrompt, .jp-InputCollapser, .jp-OutputCollapser { display: none !important }
@@ -238,7 +249,12 @@ def markdown_html(source: str) -> str:
         def block_math(self, body: str) -> str:
             return mathml(body, "block")
 
-    return MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+    return without_empty_headers(MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source))
+
+
+def without_empty_headers(page: str) -> str:
+    """A page whose tables have plain cells where they have headers without a text: a screen reader announces each."""
+    return re.sub(r"<th\b([^>]*)>\s*(?:<p></p>)?\s*</th>", r"<td\1></td>", page)
 
 
 def to_html(notebook: Any, title: str) -> str:

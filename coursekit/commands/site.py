@@ -30,12 +30,13 @@ from coursekit.commands.lectures import (
     only_a_widget,
     read_notebook,
 )
+from coursekit.commands.lighter import lighter, smaller_styles, with_parts_apart
 from coursekit.commands.reading import after_questions, for_readers, glossary, with_places, with_term_places
 from coursekit.commands.single import models, single
 from coursekit.files import write_atomically
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints handouts
-NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert")
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs", "latex2mathml", "nbconvert", "brotli")
 LIVE = "application/vnd.jupyter.widget-view+json"
 # what each page of the reference holds: the rooms of the package that others build on
 ROOMS = (
@@ -169,7 +170,7 @@ def setup(app: Any) -> dict[str, bool]:
 def linked(app: Any, page: str, source: list[str]) -> None:
     """Where a notebook names the README or an exercise, link its page, and offer its model in one file.
 
-    A notebook that is downloaded stays as it is.
+    Its figures and the scripts of its widgets are put into files. A notebook that is downloaded stays as it is.
     """
     if not page.startswith(("lectures/", "exercises/")):
         return
@@ -184,6 +185,9 @@ def linked(app: Any, page: str, source: list[str]) -> None:
             text = "".join(cell["source"])
             text = text.replace("as the README describes", "as [Run it yourself](../run.md#in-colab) describes")
             cell["source"] = re.sub(r"`exercises/(\w+)(?:/\1\.ipynb)?`", exercise, text)
+        for output in cell.get("outputs", []):
+            if shown := "".join(output.get("data", {}).get("text/html", [])):
+                output["data"]["text/html"] = with_parts_apart(shown, Path(app.srcdir, "_static", "parts"))
     if page.startswith("lectures/") and (model := model_of(page)):
         link = f'<a href="../_static/{model}_single.py" download>The model in one file</a>, with everything it uses'
         notebook["cells"][0]["source"] += f"\n\n{link}, to read or to run with PyTorch alone."
@@ -221,24 +225,12 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
             for file in (made / "_static").rglob(pattern):
                 file.unlink()
         for file in made.rglob("*.html"):
-            file.write_text(lighter(file.read_text("utf-8"), searches=file.name == "search.html"), encoding="utf-8")
+            file.write_text(lighter(file.read_text("utf-8"), file.name == "search.html"), encoding="utf-8")
+        smaller_styles(made)
         (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
         if out.exists():
             out.rename(old)
         made.rename(out)
-
-
-def lighter(page: str, searches: bool) -> str:
-    """A page without what the theme loads on each of them and keeps a telephone waiting for.
-
-    That is 1.5 MB of icons as a script, although a font draws them; the index of all words, which only the page that
-    ``searches`` needs; and small scripts that stop the drawing. (One has to: a script in the page itself reads it.)
-    """
-    page = re.sub(r'<script [^>]*src="[^"]*/fontawesome\.js[^"]*"></script>', "", page)
-    if searches:
-        return page
-    page = re.sub(r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>', "", page)
-    return re.sub(r'<script (src="[^"]*(?:doctools|sphinx_highlight|sphinx-book-theme)\.js)', r"<script defer \1", page)
 
 
 def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:

@@ -61,7 +61,7 @@ class Alignment(Widget):
         return (
             '<div style="overflow-x:auto"><table style="border-spacing:1px">'
             f'<caption style="text-align:left">{caption}</caption>'
-            f"<thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
 
     def live(self, decode: Callable[[str], "Alignment"]):

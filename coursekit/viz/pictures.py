@@ -57,7 +57,7 @@ def table_html(caption: str, head: list[str], rows: list[list[Any]]) -> str:
     def entry(x: Any) -> str:
         return x if isinstance(x, Cell) else f'<td style="text-align:left">{html.escape(str(x))}</td>'
 
-    top = "".join(f'<th style="text-align:left">{html.escape(x)}</th>' for x in head)
+    top = "".join(f'<th style="text-align:left">{html.escape(x)}</th>' if x else "<td></td>" for x in head)
     body = "".join(
         f'<tr><th style="text-align:left">{html.escape(str(name))}</th>{"".join(map(entry, entries))}</tr>'
         for name, *entries in rows

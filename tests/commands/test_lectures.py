@@ -4,6 +4,7 @@ import re
 
 import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from coursekit.commands.lectures import to_html, with_spaces
 
@@ -72,6 +73,24 @@ def test_the_page_follows_light_and_dark(page, browser):
     background, text = ink("dark")
     assert background < 50
     assert text > 200
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_for_everyone(scheme, browser):
+    """Code in every colour, what is printed and returned, a link in a sentence, a table with an empty corner."""
+    text = f"{TEXT}\nSee [a paper](https://arxiv.org/abs/1706.03762).\n\n|  | a |\n|---|---|\n| b | 1 |\n"
+    source = 'import a  # why\n@a.b\ndef f(x: int):\n    """What."""\n    return f"{x}\\n" if x is None else 2.5 * -1'
+    outputs = [
+        nbformat.v4.new_output("stream", text="printed\n"),
+        nbformat.v4.new_output("execute_result", {"text/plain": "returned"}, execution_count=1),
+    ]
+    code = nbformat.v4.new_code_cell(source, execution_count=1, outputs=outputs)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text), code])
+    view = browser.new_page(color_scheme=scheme)
+    view.set_content(to_html(notebook, "t"))
+    found = Axe().run(view).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found] == []
 
 
 def test_links_to_other_notebooks_are_text_on_a_page_by_itself_and_papers_stay_links():

@@ -251,11 +251,11 @@ def test_every_token_has_its_probability(browser):
             said = sides(page, name).nth(i).locator(".verdict").all_inner_texts()
             assert said == ([] if name == "base" else [f"right after {2 * i + 1}"])
     assert page.locator(".request").all_inner_texts() == ["Who was clever?", "And in French?"]
-    assert page.get_by_role("region", name="Text", exact=True).inner_text() == TEXT
+    assert page.get_by_role("group", name="Text", exact=True).inner_text() == TEXT
     page.get_by_role("button", name="Sum it up.").click()
     for name in MODELS:
         shows(sides(page, name), model(name, ("Sum it up.",)))
-    assert page.get_by_role("region", name="Text", exact=True).count() == 0, "there is none"
+    assert page.get_by_role("group", name="Text", exact=True).count() == 0, "there is none"
     assert status(page).startswith("base has not stopped after 30 tokens. instructed: “")
     assert page.get_by_role("textbox").count() == 0, "nobody answers"
     assert page.errors == []

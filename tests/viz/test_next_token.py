@@ -350,7 +350,7 @@ def test_keyboard_alone_is_enough(browser):
             here.querySelector('.token')?.textContent];
         }""")
 
-    page.get_by_role("region", name="Text so far").focus()
+    page.get_by_role("group", name="Text so far").focus()
     page.keyboard.press("Tab")
     assert focused() == [0, shown[0][0]]
     page.keyboard.press("Tab")

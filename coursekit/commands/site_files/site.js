@@ -1,4 +1,5 @@
-// On the site: the glossary's words explained where a page first uses them, and what its reader has worked through.
+// On the site: the glossary's words explained where a page first uses them, what its reader has worked through, and the
+// scripts of the widgets.
 const TERMS = []; // [[names], meaning, place on the glossary's page, lecture]; filled in when the site is built
 
 const article = document.querySelector("article.bd-article");
@@ -41,10 +42,10 @@ function explain(text, found, [, meaning, place]) {
 
 function explainTerms() {
   const seen = new Set();
-  const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT,
-    (node) => (node.parentElement.closest(OTHER) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
+  const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT,
+    (node) => (node instanceof Element && node.matches(OTHER) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT));
   const texts = [];
-  while (walker.nextNode()) texts.push(walker.currentNode);
+  while (walker.nextNode()) if (walker.currentNode instanceof Text) texts.push(walker.currentNode);
   for (let text of texts) {
     let start = 0;
     for (const found of text.data.matchAll(WORD)) {
@@ -97,6 +98,22 @@ function tickCards() {
   said.textContent = `You have worked through ${done.length} of ${cards.length} lectures.`;
   article.querySelector(".path").before(said);
 }
+
+// --- widgets: a static picture, until it comes near; each has a script of its own, which also runs from a file
+
+const parts = new URL("parts/", document.currentScript.src);
+
+function mountNear() {
+  const near = new IntersectionObserver((seen) => {
+    for (const {target} of seen.filter((one) => one.isIntersecting)) {
+      near.unobserve(target);
+      document.head.append(Object.assign(document.createElement("script"), {src: new URL(`${target.dataset.ck}.js`, parts)}));
+    }
+  }, {rootMargin: "100%"});
+  for (const widget of document.querySelectorAll("[data-ck]")) near.observe(widget);
+}
+
+addEventListener("DOMContentLoaded", mountNear); // now, the models that answer (page.js) are there
 
 if (introduced.length && ["lectures", "exercises"].includes(folder)) explainTerms();
 if (folder === "lectures") offerToTick();

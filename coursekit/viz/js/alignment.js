@@ -92,7 +92,7 @@ export function mount(el, data, {emit}) {
         return h("td", {style: `background:${fill};color:${ink}`, title: `output ${t + 1} (${token}) → source ${s + 1} (${data.source[s]}): ${weight.toFixed(3)}`},
           h("span", {class: wide ? "small" : ""}, weight.toFixed(2)));
       })));
-    return h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "All weights"},
+    return h("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": "All weights"},
       h("table", {}, h("caption", {}, "All weights, dark 0 to light 1. Choose a row to see it above."), head, h("tbody", {}, ...state.rows)));
   }
 

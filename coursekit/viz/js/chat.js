@@ -49,7 +49,7 @@ export function mount(el, data, {emit}) {
   const title = h("strong", {}, data.title);
   const examples = h("div", {class: "row", role: "group", "aria-label": "Examples", hidden: data.examples.length < 2 ? "" : null}, h("span", {class: "label"}, "Examples"),
     ...data.examples.map((each) => h("button", {type: "button", onclick: () => choose(each)}, each.requests.join(" → "))));
-  const text = live ? h("textarea", {"aria-label": "Text", rows: 2, spellcheck: "false"}) : h("div", {class: "paper", tabindex: 0, role: "region", "aria-label": "Text"});
+  const text = live ? h("textarea", {"aria-label": "Text", rows: 2, spellcheck: "false"}) : h("div", {class: "paper", tabindex: 0, role: "group", "aria-label": "Text"});
   const toggles = models.map((name, m) => h("button", {type: "button", "aria-pressed": "true", onclick: () => toggle(m)}, name));
   const names = h("div", {class: "row", role: "group", "aria-label": "Models", hidden: models.length < 2 ? "" : null}, h("span", {class: "label"}, "Models"), ...toggles);
   const talk = h("div", {class: "talk"});

@@ -59,7 +59,7 @@ export function mount(el, data) {
       onpointermove: (e) => point(nearest(e)), onpointerleave: () => point(null), onclick: (e) => choose(nearest(e))}, image, drawing, tag);
     side = h("div", {class: "small"});
     counted = h("p");
-    table = h("div", {class: "pairs", tabindex: 0, role: "region", "aria-label": "Pairs of views"});
+    table = h("div", {class: "pairs", tabindex: 0, role: "group", "aria-label": "Pairs of views"});
     box.append(title, images, status, h("div", {class: "sides"}, h("div", {class: "large"}, picture), side), counted, table);
     return box;
   }

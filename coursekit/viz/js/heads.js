@@ -67,7 +67,7 @@ export function mount(el, data, {emit}) {
     status = h("p", {"aria-live": "polite"});
     error = h("p", {class: "error", role: "alert"});
     thumbs = h("div", {class: "grid", role: "group", "aria-label": "Layers and heads"});
-    large = h("div", {class: "view", tabindex: 0, role: "region"});
+    large = h("div", {class: "view", tabindex: 0, role: "group"});
     view = ["lines", "matrix"].map((name) => h("button", {type: "button", onclick: () => { mode = name; draw(); }}, name === "lines" ? "Lines" : "Matrix"));
     box.append(...[title, data.live ? field("Text", "Read", data.typed ?? data.browser?.typed ?? data.tokens.join(" "), (source) => emit({source})) : null,
       error, status,

@@ -70,7 +70,7 @@ export function mount(el, data) {
     [...tokens.children].forEach((button, s) => button.setAttribute("aria-pressed", !real[s]));
     const side = Math.max(21, Math.min(40, Math.floor(290 / T)));
     const weights = data.tokens.map((_, t) => softmax(t));
-    const grid = (name, caption, fill) => h("div", {class: "side", tabindex: 0, role: "region", "aria-label": caption,
+    const grid = (name, caption, fill) => h("div", {class: "side", tabindex: 0, role: "group", "aria-label": caption,
       onfocus: () => { if (!cell) look(0, 0); }},
       h("table", {class: name, style: `--cell:${side}px;--size:${side > 30 ? 13 : 11}px`}, h("caption", {}, caption),
         h("thead", {}, h("tr", {}, h("td", {"aria-hidden": "true"}), ...data.tokens.map((token, s) => h("th", {scope: "col", class: real[s] ? "" : "padding", title: token}, h("span", {}, token))))),

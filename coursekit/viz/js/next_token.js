@@ -20,7 +20,7 @@ ${BARS}`;
 export function mount(el, data, {emit}) {
   const box = root(el, STYLE, "Next token", data.title);
   const title = h("strong");
-  const text = h("div", {class: "text", tabindex: 0, role: "region", "aria-label": "Text so far"});
+  const text = h("div", {class: "text", tabindex: 0, role: "group", "aria-label": "Text so far"});
   const back = h("button", {type: "button", onclick: () => go(path.slice(0, -1))}, "◀ Back");
   const first = h("button", {type: "button", onclick: () => go([])}, "Start again");
   const status = h("p", {"aria-live": "polite"});

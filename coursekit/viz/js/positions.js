@@ -31,7 +31,7 @@ export function mount(el, data) {
   const marks = {entries: [h("i", {class: "line"}), h("i", {class: "column"})], alike: [h("i", {class: "line"})]};
   const [entriesCaption, alikeCaption] = [h("figcaption"), h("figcaption")];
   const stripLabel = h("div", {class: "label"});
-  const strip = h("div", {class: "strip", tabindex: 0, role: "region", "aria-label": "Entries of the position"});
+  const strip = h("div", {class: "strip", tabindex: 0, role: "group", "aria-label": "Entries of the position"});
   const [likeness, wave] = [h("div"), h("div")];
   box.append(title, names, h("div", {class: "row"}, h("label", {style: "display:contents"}, "Position ", slider), at), status,
     h("div", {class: "maps"},

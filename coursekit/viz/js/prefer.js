@@ -127,7 +127,7 @@ export function mount(el, data) {
   const box = root(el, STYLE, "Prefer", data.title);
   const place = h("span", {class: "place"});
   const marks = h("div", {class: "marks", role: "img"}, ...pairs.map((_, i) => h("span", {}, i + 1)));
-  const request = h("div", {class: "request", role: "region", "aria-label": "Request", tabindex: 0});
+  const request = h("div", {class: "request", role: "group", "aria-label": "Request", tabindex: 0});
   const texts = [h("span"), h("span")];
   const buttons = texts.map((text, i) => h("button", {type: "button", onclick: () => pick(i)}, h("b", {}, "AB"[i]), text));
   const answers = h("div", {class: "answers", role: "group", "aria-label": "Answers"}, ...buttons);

@@ -42,7 +42,7 @@ export function mount(el, data) {
   const status = h("p", {"aria-live": "polite"});
   const stages = h("div", {class: "stages", role: "group", "aria-label": "Stage"});
   const queries = h("div", {class: "queries", role: "group", "aria-label": "Query"});
-  const picture = h("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers of this stage"});
+  const picture = h("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": "Numbers of this stage"});
   const detail = h("div", {class: "detail"});
   box.append(title, stages, queries, status, picture, detail);
   let T, Dh, Dv, arrays, rows, foot, stage, query, chosen; // chosen: the key whose numbers are worked out below
