@@ -8,6 +8,7 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.transformer import Transformer
+from coursekit.nn.modes import evaluating
 
 
 def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
@@ -31,7 +32,7 @@ def next_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_mask:
 
 @torch.inference_mode()
 def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: int | None = None) -> Tensor:
-    """The most likely symbol at each step, until every sequence has ended.
+    """The most likely symbol at each step, in eval mode, until every sequence has ended.
 
     Args:
         source, source_mask: (B, S), True where the source is real.
@@ -44,17 +45,18 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
         ValueError: there is no source, one has no real token, or ``max_length`` is more than the model's.
     """
     c, most = model.config, longest(model, source, max_length)
-    memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
     symbol = source.new_full((len(source), 1), c.bos_id)  # (B, 1)
     ended = torch.zeros_like(symbol, dtype=torch.bool)
     found = []
-    for _ in range(most):
-        logits = next_logits(model, symbol, memory, source_mask, caches)  # (B, V)
-        symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)  # (B, 1)
-        found.append(symbol)
-        ended = ended | (symbol == c.eos_id)
-        if ended.all():
-            break
+    with evaluating(model):
+        memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
+        for _ in range(most):
+            logits = next_logits(model, symbol, memory, source_mask, caches)  # (B, V)
+            symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)  # (B, 1)
+            found.append(symbol)
+            ended = ended | (symbol == c.eos_id)
+            if ended.all():
+                break
     return torch.cat(found, dim=1)  # T x (B, 1) -> (B, T)
 
 
@@ -67,7 +69,7 @@ def beam_search(
     alpha: float = 0.6,
     max_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The best of K sequences that grow side by side: ``decode.beams.search`` with this model.
+    """The best of K sequences that grow side by side: ``decode.beams.search`` with this model, in eval mode.
 
     Args:
         source, source_mask: (B, S), True where the source is real.
@@ -83,8 +85,7 @@ def beam_search(
     """
     c, most = model.config, longest(model, source, max_length)
     check_beams(beams, alpha, c.vocab_size)
-    memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
-    source_mask, caches = source_mask.repeat_interleave(beams, dim=0), model.new_caches(most, source.shape[1])
+    caches = model.new_caches(most, source.shape[1])
 
     def step(symbol: Tensor) -> Tensor:
         return next_logits(model, symbol, memory, source_mask, caches)
@@ -93,5 +94,8 @@ def beam_search(
         for own, _ in caches:  # what is kept of the source is the same for all beams of a sentence
             own.reorder(rows)
 
-    first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each sentence: all are equal
-    return search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
+    with evaluating(model):
+        memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
+        source_mask = source_mask.repeat_interleave(beams, dim=0)
+        first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each: all are equal
+        return search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)

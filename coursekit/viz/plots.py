@@ -1,6 +1,7 @@
 """Matplotlib figures with the look of the course. Each takes plain arrays and returns the axes it drew on."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import matplotlib
 import numpy as np
@@ -12,6 +13,7 @@ from coursekit.viz.alignment import as_text, ink_on
 from coursekit.viz.figures import COLORS, color_of, show_as_svg, with_alt
 from coursekit.viz.widget import to_numpy
 
+DASHES = ("-", "--", "-.", ":")  # of curves: whoever sees no colours, or a print without them, tells them by these
 LETTERS = {"font.size": 13, "axes.titlesize": 15}  # points
 STYLE = LETTERS | {
     "figure.figsize": (8, 4),
@@ -59,7 +61,7 @@ def curves(
     ax: Axes | None = None,
     alt: str = "",
 ) -> Axes:
-    """One line per training run.
+    """One line per training run, each in a colour and with dashes of its own.
 
     Args:
         histories: name -> records, as ``Training.fit`` returns them.
@@ -67,11 +69,11 @@ def curves(
         log: logarithmic y axis.
     """
     ax = ax or new_axes(alt=alt)
-    for (name, history), color in zip(histories.items(), colors_for(list(histories))):
+    for (name, history), color, dashes in zip(histories.items(), colors_for(list(histories)), cycle(DASHES)):
         points = [(record["step"], record[key]) for record in history if key in record]
         if not points:
             raise ValueError(f"no record of {name!r} has the entry {key!r}")
-        ax.plot(*zip(*points), label=name, color=color)
+        ax.plot(*zip(*points), label=name, color=color, linestyle=dashes)
     ax.set(title=title, xlabel="updates", ylabel=ylabel)
     if log:
         ax.set_yscale("log")

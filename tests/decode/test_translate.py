@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -221,6 +222,17 @@ def test_a_sentence_alone_and_in_a_batch(half_trained):
             alone, own = beam_search(model, short, torch.ones_like(short).bool(), beams=3, max_length=9)
             assert real(alone[0]) == real(together[i])
             assert own.item() == pytest.approx(value[i].item(), abs=1e-6)
+
+
+def test_a_model_amid_its_training_translates_without_dropout_and_goes_on(half_trained):
+    model = Transformer(replace(half_trained.config, dropout=0.9)).double()
+    model.load_state_dict(half_trained.state_dict())
+    model.decoder[0].eval()  # of two minds, as it was left
+    modes = [module.training for module in model.modules()]
+    source, mask = batch(0, 11)
+    assert greedy(model, source, mask).tolist() == greedy(half_trained, source, mask).tolist()
+    assert beam_search(model, source, mask)[0].tolist() == beam_search(half_trained, source, mask)[0].tolist()
+    assert [module.training for module in model.modules()] == modes
 
 
 def test_bad_input_is_refused():

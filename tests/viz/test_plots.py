@@ -27,6 +27,7 @@ def test_curves_and_bars_draw_the_numbers_given():
     ax = curves({"one": [{"step": 1, "loss": 3}, {"step": 2}, {"step": 3, "loss": 1}], "two": [{"step": 1, "loss": 2}]})
     assert [line.get_xydata().tolist() for line in ax.lines] == [[[1, 3], [3, 1]], [[1, 2]]]
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["one", "two"]
+    assert len({line.get_linestyle() for line in ax.lines}) == 2, "they are told without colours too"
     with pytest.raises(ValueError, match="'one' has the entry 'accuracy'"):
         curves({"one": [{"step": 1}]}, key="accuracy")
     ax = bars({"a": 0.125, "b": 1.0})
