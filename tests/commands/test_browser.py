@@ -68,13 +68,17 @@ def test_a_model_that_is_none_is_refused():
         models.named(NextToken(["Say"], tree, k=2).in_browser("gpt5")._repr_html_())
 
 
-REVERSAL = Seq2SeqConfig(17, 16, 8, 32, encoder_size=16, bidirectional=True, score="dot")
-TRANSLATOR = TransformerConfig(len(world_vocab()), 32, 4, 64, 2, max_length=40)
+def reversal() -> Seq2Seq:
+    return Seq2Seq(Seq2SeqConfig(17, 16, 8, 32, encoder_size=16, bidirectional=True, score="dot"))
 
 
-@pytest.mark.parametrize("model", [Seq2Seq(REVERSAL), Transformer(TRANSLATOR)])
-def test_a_page_carries_a_trained_model_and_the_site_only_its_name(model):
-    randomise(model, std=0.2)
+def translator() -> Transformer:
+    return Transformer(TransformerConfig(len(world_vocab()), 32, 4, 64, 2, max_length=40))
+
+
+@pytest.mark.parametrize("make", [reversal, translator])
+def test_a_page_carries_a_trained_model_and_the_site_only_its_name(make):
+    model = randomise(make(), std=0.2)
     widget = Alignment("ab", "ba", np.eye(2)).in_browser(model, words=["</script>", '"float16": "AAAA"'])
     ((name, load),) = models.named(widget._repr_html_()).items()
     again, tokenizer = load()
@@ -141,7 +145,7 @@ HEAD = "<script type=module src=models/page.js></script>"
 @functools.cache
 def translators() -> dict[str, Seq2Seq | Transformer]:
     torch.manual_seed(0)
-    found = {"reversal": randomise(Seq2Seq(REVERSAL), std=0.5), "world": randomise(Transformer(TRANSLATOR), std=0.2)}
+    found = {"reversal": randomise(reversal(), std=0.5), "world": randomise(translator(), std=0.2)}
     return {name: model.half().float().eval() for name, model in found.items()}
 
 
