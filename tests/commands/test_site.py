@@ -68,6 +68,7 @@ PAGES = [
     "exercises/01_sums.html",
     "docs/glossary.html",
     "package/text.html",
+    "_modules/coursekit/text/vocab.html",
     "search.html?q=marmalade",
 ]
 

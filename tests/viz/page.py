@@ -2,10 +2,12 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from matplotlib.colors import to_rgb
 from PIL import Image
 
 from coursekit.viz.tokens import visible
@@ -69,6 +71,18 @@ def accessible(browser, widget, scheme: str):
     found = violations(page)
     assert found == [], found
     return page
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, as Matplotlib or a browser writes them: 1 to 21. WCAG asks for 4.5 of text and for 3 of lines."""
+
+    def luminance(color: str) -> float:
+        rgb = [int(c) / 255 for c in re.findall(r"\d+", color)] if color.startswith("rgb(") else to_rgb(color)
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return np.dot(linear, (0.2126, 0.7152, 0.0722)) + 0.05
+
+    dark, light = sorted([luminance(one), luminance(other)])
+    return light / dark
 
 
 def fits(page, width: int) -> None:

@@ -9,7 +9,18 @@ from PIL import Image
 from coursekit.data.crops import multi_crop
 from coursekit.models.dino import pair_losses
 from coursekit.viz import Crops, crops
-from tests.viz.page import EVIL, accessible, fits, harmless, keeps_its_keys, live_page, page_of, status, table_rows
+from tests.viz.page import (
+    EVIL,
+    accessible,
+    contrast,
+    fits,
+    harmless,
+    keeps_its_keys,
+    live_page,
+    page_of,
+    status,
+    table_rows,
+)
 
 IMAGES = torch.rand(3, 3, 24, 36, generator=torch.Generator().manual_seed(0))
 V = 5  # two global views and three local ones
@@ -220,7 +231,13 @@ def test_keyboard_alone_is_enough(browser):
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessible_in_both_themes(browser, scheme):
-    accessible(browser, Crops(**MANY), scheme)
+    page = accessible(browser, Crops(**MANY), scheme)
+    for name in ("global 0", "local 0"):  # axe cannot say what lies below a name on a picture
+        page.get_by_role("button", name=name).click()
+        tag = page.locator(".picture .tag")
+        assert tag.inner_text() == name
+        ink, ground = (tag.evaluate(f"tag => getComputedStyle(tag).{of}") for of in ("color", "backgroundColor"))
+        assert contrast(ink, ground) >= 4.5
 
 
 @pytest.mark.browser

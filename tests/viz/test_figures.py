@@ -7,6 +7,7 @@ from matplotlib.colors import to_rgb
 
 from coursekit.viz import bars, curves, heatmap, image_grid, new_axes, with_alt
 from coursekit.viz.figures import COLOR_OF, COLORS, GREY, VERMILION, color_of, described, figure_html
+from tests.viz.page import contrast
 
 
 @pytest.fixture(autouse=True)
@@ -110,14 +111,6 @@ def test_a_model_has_one_colour_in_every_chart():
     assert len({line.get_color() for line in curves({"LSTM, 64": run, "LSTM, 128": run}).lines}) == 2
     tops = [patch.get_facecolor()[:3] for patch in bars({"LSTM": 0.5, "first": 0.5, "second": 0.1}).patches]
     assert tops == [to_rgb(VERMILION), to_rgb(COLORS[0]), to_rgb(COLORS[0])], "no colour without a meaning"
-
-
-def contrast(one: str, other: str) -> float:
-    def luminance(color):
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
-        return np.dot(linear, (0.2126, 0.7152, 0.0722)) + 0.05
-
-    return max(luminance(one), luminance(other)) / min(luminance(one), luminance(other))
 
 
 @pytest.mark.parametrize("color", COLORS)

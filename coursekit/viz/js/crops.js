@@ -17,6 +17,7 @@ const STYLE = `${PICTURE}${CONTROLS}
 .ck .picture rect.chosen { stroke-width:4; opacity:1; }
 .ck .picture rect.casing.chosen { stroke-width:8; opacity:1; }
 .ck .picture .tag { background:var(--colour); }
+.ck .picture .tag.global { color:#000; }
 .ck .global { --colour:var(--global); }
 .ck .local { --colour:var(--local); }
 .ck .views { gap:8px; align-items:flex-end; }
