@@ -506,6 +506,9 @@ def test_a_widget_answers_and_follows_the_theme(scheme, open_page):
     buttons = widget.locator(".row").first.locator("button").evaluate_all("all => all.map(b => b.offsetTop)")
     assert len(buttons) > 1
     assert len(set(buttons)) == 1, "its controls stand in one row"
+    picture = """box => { const {padding, filter, backgroundColor} = getComputedStyle(box.appendChild(new Image()));
+        return [padding, filter, backgroundColor]; }"""
+    assert widget.evaluate(picture) == ["0px", "none", "rgba(0, 0, 0, 0)"], "no frame, in which it would be moved"
     assert page.locator("details").get_by_text("Alignment(...)").is_hidden(), "hidden code is folded"
     page.locator("a", has_text="code").click()
     page.wait_for_url("**/_modules/coursekit/text/vocab.html")
