@@ -66,7 +66,7 @@ clean:
 
 # The stamps say which extras are installed; a changed pyproject.toml or constraints.txt installs again.
 .venv/lab: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || { echo "Installing into .venv: some minutes, once"; $(PYTHON) -m venv .venv; }
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lab]'
 	touch $@
 

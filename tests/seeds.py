@@ -8,7 +8,6 @@ may change what is measured. It takes about two hours on two cores.
 
 import argparse
 import json
-import math
 import os
 import re
 import shutil
@@ -79,14 +78,16 @@ def collected(found: dict[tuple[str, int | str], list[dict]]) -> dict[str, list[
         of_any = {name: c for claims in by_seed.values() for name, c in claims.items()}
         table[stem] = []
         for name, c in of_any.items():
-            # a claim that fails ends its cell: those below it were not reached
-            value = {seed: claims.get(name, {"value": math.nan})["value"] for seed, claims in by_seed.items()}
+            # a claim that fails ends its cell: those below it were not reached, and have None
+            value = {seed: claims.get(name, {"value": None})["value"] for seed, claims in by_seed.items()}
             bound = {key: c[key] for key in ("name", "at_least", "at_most") if key in c}
             table[stem].append(bound | {"values": [value[seed] for seed in range(SEEDS)], AGAIN: value[AGAIN]})
     return table
 
 
-def holds(claim: dict, value: float) -> bool:
+def holds(claim: dict, value: float | None) -> bool:
+    if value is None:
+        return False
     return value >= claim["at_least"] if "at_least" in claim else value <= claim["at_most"]
 
 
@@ -137,12 +138,15 @@ def report(console: Console, table: dict[str, list[dict]]) -> bool:
             if not repeats or not all(holds(c, value) for value in [*c["values"], c[AGAIN]]):
                 unlucky[f"{stem[:2]} {c['name']}"] = c
                 bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
-                values = "  ".join(f"{value:.4g}" for value in c["values"])
-                shown.add_row(stem[:2], c["name"], bound, values, f"{c[AGAIN]:.4g}")
+                *values, again = ("not reached" if v is None else f"{v:.4g}" for v in [*c["values"], c[AGAIN]])
+                shown.add_row(stem[:2], c["name"], bound, "  ".join(values), again)
     number = sum(map(len, table.values()))
     if unlucky:
         console.print(shown)
-        if drawn := [name for name, c in unlucky.items() if c["values"][0] != c[AGAIN] and not TIMED.search(c["name"])]:
+        if None in (value for c in unlucky.values() for value in [*c["values"], c[AGAIN]]):
+            console.print("A claim that was not reached stands in one cell below another one that failed there.")
+        both = {name: (c["values"][0], c[AGAIN]) for name, c in unlucky.items() if not TIMED.search(c["name"])}
+        if drawn := [name for name, (first, again) in both.items() if None not in (first, again) and first != again]:
             advice = "something is drawn without a seed (coursekit.train.seed)"
             console.print(f"Not the same twice with the same seed, so {advice}: {'; '.join(drawn)}", soft_wrap=True)
         console.print(f"{len(unlucky)} of {number} claims hang on luck: {'; '.join(unlucky)}", soft_wrap=True)

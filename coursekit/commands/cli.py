@@ -154,7 +154,7 @@ def say_what_is_to_do(paths: list[Path]) -> None:
     """Of files that ``coursekit new`` has made."""
     for path in paths:
         if left := path.read_text(encoding="utf-8").count("TODO"):
-            say(f"TODO stands {left} times in {path}")
+            say(f"{left} TODO{'s' * (left > 1)} left in {path}")
 
 
 @app.command()
@@ -343,7 +343,10 @@ def release(
         only = lectures.named_exercise(exercise, names) if exercise else "*"
         for path in releasing.release(home, only=only):
             say(f"Released: {path}")
-        say_what_is_to_do([*releasing.masters(home), home / "README.md"])
+        checks, answers = home / "coursekit" / "grading" / "checks", home / "tests" / "grading" / "answers"
+        say_what_is_to_do(
+            [*releasing.masters(home), *sorted(checks.glob("*.py")), *sorted(answers.glob("*.py")), home / "README.md"]
+        )
 
 
 @app.command()

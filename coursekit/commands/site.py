@@ -457,7 +457,7 @@ def seeds_table(claims: list[dict[str, Any]]) -> str:
     seeds = range(len(claims[0]["values"]))
 
     def row(c: dict[str, Any]) -> str:
-        values = "".join(f"<td>{value:.4g}</td>" for value in c["values"])
+        values = "".join("<td>–</td>" if value is None else f"<td>{value:.4g}</td>" for value in c["values"])
         bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
         return f'<tr><th scope="row">{html.escape(c["name"])}</th><td>{bound}</td>{values}</tr>'
 
