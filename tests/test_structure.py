@@ -267,6 +267,14 @@ def test_a_notebook_holds_no_copy_of_package_code(lecture):
     assert not twice, f"{', '.join(twice)}: import what is there, or give yours another name {SEE}"
 
 
+def test_no_cell_returns_what_it_drew_on(lecture):
+    """Else ``<matplotlib.legend.Legend at 0x7f84>`` stands below the figure."""
+    for cell in lecture.cells:
+        lines = cell.source.rstrip().splitlines() or [""]
+        last = re.match(r"(?:ax\w*|bars\(.*\)|heatmap\(.*\))\.\w+\(.*\)$", lines[-1])
+        assert cell.cell_type != "code" or not last, f"{cell.id}: end its last line with a semicolon {SEE}"
+
+
 def names_of(source: str) -> tuple[set[str], set[str]]:
     """The names that a cell takes from those before it, and those that it sets."""
     code = compile(source, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -16,7 +16,9 @@ FIGURE = re.compile(
     re.DOTALL,
 )
 WIDGET = re.compile(r'(<div data-ck="(ck-\w+)">.*?)<script type="module">(.*?)</script>', re.DOTALL)
-INK = {"light": "#222832", "dark": "#ced6dd"}  # the theme's text: a picture in a file does not take the page's colour
+# the theme's text and page: a picture in a file does not take them from the page, and may be looked at by itself
+INK = {"light": "#222832", "dark": "#ced6dd"}
+GROUND = {"light": "#ffffff", "dark": "#14181e"}
 
 
 def lighter(page: str, searches: bool) -> str:
@@ -36,6 +38,7 @@ def lighter(page: str, searches: bool) -> str:
     # light or dark from the first line on: else all is drawn in neither, and again when the theme's scripts are there
     dark = '(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")'
     page = page.replace('localStorage.getItem("theme") || "auto"', f'localStorage.getItem("theme") || {dark}')
+    page = re.sub(r"<title>(.+) — \1</title>", r"<title>\1</title>", page)  # the front page is called as the site
     # its first part, the site's name, is in no part that a screen reader could go to
     page = page.replace('id="pst-primary-sidebar"', 'id="pst-primary-sidebar" role="navigation" aria-label="Site"')
     # it is called what one reads on it
@@ -94,9 +97,11 @@ def with_parts_apart(shown: str, folder: Path) -> str:
         pictures = ""
         for theme, ink in INK.items():
             file = folder / f"{name}-{theme}.svg"
-            file.write_text(match[0].replace("currentColor", ink), encoding="utf-8")
+            drawing = match[0].replace(' style="', f' style="background:{GROUND[theme]};', 1)
+            file.write_text(drawing.replace("currentColor", ink), encoding="utf-8")
             source = f"../_static/{folder.name}/{file.name}"
-            pictures += f'<img class="only-{theme}" src="{source}" alt="{match["alt"]}" {looks}>'
+            picture = f'<img class="only-{theme}" src="{source}" alt="{match["alt"]}" {looks}>'
+            pictures += f'<a class="only-{theme}" href="{source}" title="Alone, to be enlarged">{picture}</a>'
         return pictures
 
     def widget(match: re.Match[str]) -> str:

@@ -26,14 +26,18 @@ def after_questions(notebook: Any) -> Iterator[tuple[Any, bool]]:
 def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
     """Prepare an executed lecture for its page; returns the names of the claims that have a place on it.
 
-    What is shown between a *Predict* and its answer is folded, *Predict* is no entry of the page's contents, and
-    each claim leads to the cell that makes it and back.
+    What stands between a *Predict* and its answer is folded, the code too, since its titles say what comes out;
+    *Predict* is no entry of the page's contents; and each claim leads to the cell that makes it and back.
     """
     import nbformat
 
     for cell, _ in after_questions(notebook):
         if cell.cell_type == "code":
-            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-output"]
+            hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-output" if hidden else "hide-cell"]
+            if not hidden:
+                what = "the code and its output" if cell.outputs else "the code"
+                cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
     cells, placed = [], set()
     numbers = {claim["name"]: i for i, claim in enumerate(claims)}
     for cell in notebook.cells:

@@ -56,6 +56,11 @@ ROOMS = (
 # the parts of the README that say how the course is run: a page of the site
 RUN = ("Two commands", "Lectures", "Exercises")
 
+CLAIMED = """Each headline of a lecture is a number that the lecture measures while it is executed, beside a bound that
+it has to keep: a claim that fails stops the lecture. *Recorded* is what was read from the file of a longer training,
+whose command stands in the lecture; all else was measured in the execution that these pages show. A name leads to the
+cell that makes the claim. What depends on chance was measured on five seeds, too."""
+
 SETTINGS: dict[str, Any] = {
     "extensions": [
         "myst_nb",
@@ -86,13 +91,14 @@ SETTINGS: dict[str, Any] = {
     "add_module_names": False,
     "autodoc_member_order": "bysource",
     "autodoc_default_options": {"members": True},
+    "viewcode_follow_imported_members": False,  # what one module takes from another is documented there
     "autodoc_inherit_docstrings": False,  # of torch: every model would repeat it
     "autodoc_preserve_defaults": True,  # as they are written, not as paths of this machine
     "napoleon_use_ivar": True,
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
-    "nb_code_prompt_show": "Show",
-    "nb_code_prompt_hide": "Hide",
+    "nb_code_prompt_show": "Show the {type}",
+    "nb_code_prompt_hide": "Hide the {type}",
     "nb_ipywidgets_js": {},  # two scripts from the network, for live widgets that a page without a kernel cannot have
     "myst_enable_extensions": ["dollarmath"],
     "myst_heading_anchors": 3,
@@ -289,12 +295,13 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
         contents("Begin", ["run"]),
         contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
         contents("Exercises", [f"exercises/{name}" for name in exercises]),
-        *([contents("About the course", [f"docs/{path.stem}" for path in papers])] if papers else []),
-        contents("Package", ["claims", *(f"package/{room}" for room in rooms)]),
+        contents("About the course", ["claims", *(f"docs/{path.stem}" for path in papers)]),
+        contents("Package", [f"package/{room}" for room in rooms]),
     ]
     (source / "index.md").write_text("\n\n".join(pages), encoding="utf-8")
     (source / "run.md").write_text(run_page(read(home() / "README.md", ""), source), encoding="utf-8")
-    (source / "claims.md").write_text("\n\n".join(["# What the course claims, and what it measured", *tables]), "utf-8")
+    said = ["# What the course claims, and what it measured", CLAIMED, *tables]
+    (source / "claims.md").write_text("\n\n".join(said), encoding="utf-8")
     for path in papers:
         text = path.read_text("utf-8")
         text = with_term_places(text) if path.stem == "glossary" else text
@@ -402,8 +409,13 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
 
 
 def front_page(title: str, about: str, cards: list[str]) -> str:
-    run = "It runs on your machine or in Colab: [run it yourself](run.md)."
-    return f'# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
+    run = (
+        "Type into the widgets: on these pages the course's own models answer in your browser. All of it runs on your "
+        "machine or in Colab, too: [run it yourself](run.md)."
+    )
+    plain = json.dumps(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about).replace("\n", " "), ensure_ascii=False)
+    head = f"---\nmyst:\n  html_meta:\n    description: {plain}\n---\n"
+    return f'{head}# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
 
 
 def with_links(text: str, source: Path, folder: str = "") -> str:

@@ -240,6 +240,9 @@ def write_graph(proto: Any, path: Path, bits: int | None) -> list[str]:
         part.ClearField("metadata_props")  # which line of Python each node comes from
     for known in (graph.node, graph.value_info):
         del known[:]
+    for output in graph.output:
+        for length in output.type.tensor_type.shape.dim:
+            length.Clear()  # a recurrent network's is said to be that of the example, whatever it reads
     graph.node.extend(nodes)
     path.write_bytes(proto.SerializeToString())
     return sorted(set(files))

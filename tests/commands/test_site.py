@@ -564,6 +564,9 @@ def test_a_figure_is_a_picture_in_the_colours_of_the_page(open_page):
         assert picture.count() == 1, "one of the two is shown, and read out"
         picture.scroll_into_view_if_needed()
         picture.evaluate("image => image.decode()")
+        alone = page.get_by_role("link", name='What it "shows"')
+        drawing = alone.evaluate("async (link) => (await fetch(link.href)).text()")
+        assert f"background:{lighter.GROUND[scheme]}" in drawing, "looked at alone, it can be seen too"
         box = picture.bounding_box()
         assert 300 < box["width"] < 500
         assert box["height"] / box["width"] == pytest.approx(
@@ -829,6 +832,39 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     before = {name: kind for name, kind, _, _ in cells}
     assert {name for name, kind in before.items() if kinds[name] != kind} == {"b", "d", "f"}
     assert {kinds[name] for name in "bdf"} == {"fragment"}
+
+
+def test_on_a_page_a_guess_is_not_spoiled_by_the_code_either():
+    cells = [
+        ("a", "-", "a()", [output(text_plain="a")]),
+        ("predict", "-", "### Predict\n\nWhat?", []),
+        ("b", "-", 'bars(b, "It is 5")', [output(text_plain="b")]),
+        ("d", "-", "draw()", [output(text_plain="d")]),
+        ("answer", "-", "<details><summary>Answer</summary>\n\nSo.</details>", []),
+    ]
+    page = lecture("01 · X", cells)
+    page.cells.insert(-2, nbformat.v4.new_code_cell("set_up()", id="c"))
+    folded = next(cell for cell in page.cells if cell.id == "d")
+    folded.metadata["jupyter"] = {"source_hidden": True}  # on its page its code is folded anyway
+    site.for_readers(page, [])
+    tags = {cell.id: cell.metadata.get("tags", []) for cell in page.cells if cell.cell_type == "code"}
+    assert tags == {"a": [], "b": ["hide-cell"], "c": ["hide-cell"], "d": ["hide-output"]}
+    names = {cell.id: cell.metadata.get("mystnb", {}).get("code_prompt_show") for cell in page.cells}
+    assert (names["b"], names["c"]) == ("Show the code and its output", "Show the code")
+
+
+@pytest.mark.browser
+def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
+    page = open_page("site", "lectures/02_vit.html", "dark")
+    folded = page.locator("article details:not([open])")
+    before = folded.count()
+    assert before > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert folded.count() == 0
+    assert page.locator("html").get_attribute("data-theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert folded.count() == before
+    assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
 @pytest.mark.browser

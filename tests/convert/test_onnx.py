@@ -16,13 +16,12 @@ from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.attention import record_attention
 from tests.conftest import randomise
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 
 
 def evaluator(path):
     """What runs a graph, after its weights were unpacked into a folder beside it."""
-    import onnx
     from onnx.reference import ReferenceEvaluator
 
     plain = path.parent / f"{path.stem}-plain"
@@ -152,6 +151,9 @@ def test_a_vit_on_pictures_larger_than_it_was_trained_on(resize, tmp_path):
 def test_a_translator_says_what_comes_next_and_where_it_looked(model, tmp_path):
     randomise(model, std=0.3).eval()
     export(model, tmp_path / "translator.onnx", bits=None)
+    outputs = onnx.load(tmp_path / "translator.onnx").graph.output
+    said = [length.dim_value for output in outputs for length in output.type.tensor_type.shape.dim]
+    assert said == [0] * 4, "no output is said to have one length: in a browser the console would complain"
     run = evaluator(tmp_path / "translator.onnx")
     for S, T in ((1, 1), (4, 3), (2, 7), (9, 12)):
         source, target = torch.arange(S)[None] * 5 % 16, torch.arange(T)[None] * 7 % 16

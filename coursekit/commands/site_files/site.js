@@ -1,10 +1,10 @@
-// On the site: the glossary's words explained where a page first uses them, what its reader has worked through, and the
-// scripts of the widgets.
+// On the site: the glossary's words explained where a page first uses them, what its reader has worked through, the
+// scripts of the widgets, and the page on paper.
 const TERMS = []; // [[names], meaning, place on the glossary's page, lecture]; filled in when the site is built
 
 const article = document.querySelector("article.bd-article");
 const [, folder, page] = location.pathname.match(/([^/]*)\/([^/]*)\.html$/) ?? [];
-const OTHER = "a, button, code, pre, math, h1, h2, h3, h4, summary, table, script, style, .predict, .ck, .cell_input, .cell_output";
+const OTHER = "a, button, code, pre, math, em, h1, h2, h3, h4, summary, table, script, style, .predict, .ck, .cell_input, .cell_output";
 
 /** Name in small letters -> its term; a name in capitals, such as IoU or KL, is one only as it is written. */
 const introduced = TERMS.filter((term) => term[3] <= page?.slice(0, 2)); // before, *advantage* is a word like others
@@ -114,6 +114,34 @@ function mountNear() {
 }
 
 addEventListener("DOMContentLoaded", mountNear); // now, the models that answer (page.js) are there
+
+// --- the contents of the page follow its reader
+
+const contents = document.querySelector(".bd-sidebar-secondary");
+
+function follow() {
+  const here = [...contents.querySelectorAll("a.active")].at(-1);
+  if (!here) return;
+  const {top, bottom} = here.getBoundingClientRect(), box = contents.getBoundingClientRect();
+  if (top < box.top + 40 || bottom > Math.min(box.bottom, innerHeight) - 40) contents.scrollTop += top - box.top - box.height / 3;
+}
+
+if (contents) addEventListener("scroll", () => requestAnimationFrame(follow), {passive: true});
+
+// --- on paper: light, with everything that is folded
+
+const unfolded = [];
+let theme;
+
+addEventListener("beforeprint", () => {
+  theme = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+  for (const folded of article.querySelectorAll("details:not([open])")) { folded.open = true; unfolded.push(folded); }
+});
+addEventListener("afterprint", () => {
+  document.documentElement.dataset.theme = theme;
+  for (const folded of unfolded.splice(0)) folded.open = false;
+});
 
 if (introduced.length && ["lectures", "exercises"].includes(folder)) explainTerms();
 if (folder === "lectures") offerToTick();

@@ -132,7 +132,7 @@ export function mount(el, data, {emit}) {
   function send(source) { // what has been answered is not asked again
     const then = (example) => to(state(example));
     if (read.has(source)) get(read.get(source), then);
-    else ask({source}, then);
+    else ask({source: source.replace(/\[mask\]/gi, data.mask)}, then);
   }
 
   /** The tokens as they stand there, with what has been filled in. */
