@@ -18,7 +18,7 @@ FIGURE = re.compile(
 WIDGET = re.compile(r'(<div data-ck="(ck-\w+)">.*?)<script type="module">(.*?)</script>', re.DOTALL)
 # the theme's text and page: a picture in a file does not take them from the page, and may be looked at by itself
 INK = {"light": "#222832", "dark": "#ced6dd"}
-GROUND = {"light": "#ffffff", "dark": "#14181e"}
+GROUND = {"light": "#ffffff", "dark": "#121212"}
 
 
 def lighter(page: str, searches: bool) -> str:

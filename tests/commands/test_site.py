@@ -560,6 +560,9 @@ def test_a_figure_is_a_picture_in_the_colours_of_the_page(open_page):
         page.evaluate("document.getAnimations().forEach((change) => change.finish())")
         text = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--pst-color-text-base')")
         assert text == lighter.INK[scheme]
+        ground = "x => document.body.appendChild(Object.assign(document.createElement('i'), {style: `color:${x}`}))"
+        colour = page.evaluate(f"x => getComputedStyle(({ground})(x)).color", lighter.GROUND[scheme])
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
         picture = page.get_by_role("img", name='What it "shows"')
         assert picture.count() == 1, "one of the two is shown, and read out"
         picture.scroll_into_view_if_needed()

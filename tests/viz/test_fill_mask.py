@@ -482,6 +482,14 @@ def test_live_a_click_on_a_word_masks_it_and_asks(browser):
 
 
 @pytest.mark.browser
+def test_live_a_mask_may_be_typed_in_small_letters(browser):
+    page, _ = live(browser, FillMask(ONE, two(ONE), k=8))
+    page.get_by_role("textbox").fill("The [mask] barked at the [Mask].")
+    page.keyboard.press("Enter")
+    assert page.evaluate("window.sent") == [{"source": "The [MASK] barked at the [MASK].", "turn": 1}]
+
+
+@pytest.mark.browser
 def test_live_filling_one_of_two_places_asks_about_the_other(browser):
     page, view = live(browser, FillMask(BOTH, two(BOTH), k=4))
     token = best(two(BOTH)["after"][0], 4)[2][0]
