@@ -178,7 +178,9 @@ def train(
         raise fail(f"name a recipe, such as 'coursekit train vit'; there are: {names}")
     if recipe is not None and recipe not in about:
         raise fail(f"no recipe {recipe!r}; there are: {names}")
-    modules = {name: importlib.import_module(f"coursekit.recipes.{name}") for name in ([recipe] if recipe else about)}
+    with said_on_interrupt("stopped before it began"):
+        chosen = [recipe] if recipe else about
+        modules = {name: importlib.import_module(f"coursekit.recipes.{name}") for name in chosen}
     variants = {name: getattr(module, "VARIANTS", {}) for name, module in modules.items()}
     if show:
         for name, found in variants.items():
@@ -194,8 +196,10 @@ def train(
 
     arguments = [*([variant] if variant else []), *(["--state", str(state)] if state else [])]
     arguments += [*(["--out", str(out)] if out else []), *(["--fresh"] if fresh else [])]
-    with said_on_interrupt("stopped; the same command goes on from what was saved before"):
+    with said_on_interrupt("stopped; the same command goes on from what was saved, or begins anew"):
         try:
+            if int(os.environ.get("RANK", 0)) == 0:
+                say(f"{recipe}: its data are read and made ready first")
             modules[recipe].main(arguments)
         except (CheckpointError, DistributedError, FloatingPointError) as error:
             raise fail(str(error), 1) from None

@@ -204,4 +204,5 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value)
     if isinstance(value, nn.Module):
         raise Unusable(MORE_THAN_A_MODEL)
-    raise Unusable(f"it returned a {type(value).__name__} where a tensor is expected")
+    what = "None" if value is None else f"a {type(value).__name__}"
+    raise Unusable(f"it returned {what} where a tensor is expected")

@@ -32,8 +32,8 @@ from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
 UNREAD = (
-    "uses {}: since this part forbids functions, it can be marked only if it uses nothing but everyday functions "
-    "of PyTorch, NumPy and Python, and your own. Write it in another way"
+    "uses {}, which this part does not allow: it can be marked only if it uses nothing but everyday functions of "
+    "PyTorch, NumPy and Python, and your own. Write it in another way"
 )
 IDLE = "this is right, but an answer that does nothing has it, too: it counts as soon as something of {} is right"
 SAME = "the same"
@@ -247,6 +247,9 @@ class Part:
         """Check ``answer`` as a student does; raises ``CheckFailed`` with what to mend."""
         cases, answers, errors, faults = self.draw(seed), [], {}, {}
         self.earned = None
+        history = sys.modules.get("coursekit.grading.history")
+        if history and (words := history.left_over(answer)):
+            raise CheckFailed(f"✗ {self.name}: not checked, since {words}")
         unread = self.unread(cells_behind(answer)) if self.forbidden else ""
         for number, case in enumerate(cases):
             try:
@@ -331,12 +334,17 @@ def score(parts: Sequence[Part], written: dict[str, int]) -> None:
         print("\n".join(lines))
 
 
+def notebook() -> Any | None:
+    """The IPython that this runs in."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
 def show(text: str, draw: str, *arguments: Any) -> bool:
     """Show ``text`` in a notebook as what the function ``draw`` of ``card.py`` makes; False where nothing can be drawn.
 
     The text stays beside the drawing, for whatever shows no HTML.
     """
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = notebook()
     if shell is None or "text/html" not in shell.display_formatter.active_types:
         return False
     from IPython.display import display
@@ -516,3 +524,7 @@ def ordinal(name: str) -> str:
         return repr(name)
     number = int(name)
     return ("first", "second", "third", "fourth")[number] if number < 4 else f"{number + 1}th"
+
+
+if (shell := notebook()) is not None:  # by name, as with the card
+    importlib.import_module("coursekit.grading.history").watch(shell)

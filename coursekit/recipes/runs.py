@@ -98,7 +98,7 @@ def unfit(folder: Path) -> str | None:
         return f"{folder}: nothing can be written there: {error.strerror}"
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         command = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["command"]
-        return f"{folder} holds what {command!r} has written: name the folder above it, or a new one"
+        return f"{folder} holds what {command!r} has written: name another folder, in which this training makes its own"
     return None
 
 

@@ -52,10 +52,10 @@ def smollm2(source: str | Path | None = None) -> Path:
         OSError: a file cannot be read or written.
     """
     path = place()
-    if is_whole(path):
-        return path
     if source is not None:
         keep(Path(source), path)
+        return path
+    if is_whole(path):
         return path
     with TemporaryDirectory() as folder:
         keep(download(Path(folder)), path)

@@ -30,11 +30,11 @@ def runs_folder() -> Path:
     "mine")`` saves there, and in the next runtime the same line goes on from it.
     """
     if DRIVE.is_dir():
-        print(f"Checkpoints: {DRIVE / 'attention-course'}, which outlives this runtime")
+        print(f"Checkpoints: in a folder of {DRIVE / 'attention-course'}, which outlives this runtime")
         return DRIVE / "attention-course"
     on_colab = DRIVE.parents[1].is_dir()
     lost = "; mount Google Drive before, and they outlive this runtime" if on_colab else ""
-    print(f"Checkpoints: {Path('build').resolve()}{lost}")
+    print(f"Checkpoints: in a folder of {Path('build').resolve()}{lost}")
     return Path("build")
 
 

@@ -265,7 +265,7 @@ class Training:
             bar.end(f"{taken}: loss {self.history[-1]['loss']:.4f}" if self.history else taken)
         except KeyboardInterrupt:
             self.stop()
-            bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again goes on from there.")
+            bar.end(f"Interrupted after {self.step} of {self.steps} steps; fit() again, in a cell of its own, goes on.")
         except BaseException:
             bar.end(f"Ended by an error after {self.step} of {self.steps} steps.")
             raise

@@ -51,11 +51,11 @@ def claim(
     ok = not math.isnan(value) and (value >= at_least if at_most is None else value <= at_most)
     _claims[name] = {"name": name, "value": value, **bound, "ok": ok, "kind": kind}
     save()
+    known = "".join(f"; {text}: run its cell again to the end" for text in _stopped.values())
     if not ok:
         word, limit = ("at least", at_least) if at_most is None else ("at most", at_most)
-        known = "".join(f"; {text}: run its cell again to the end" for text in _stopped.values())
         raise ClaimFailed(f"{name}: measured {value:.4g}, claimed {word} {limit:g}{known}")
-    print(f"✓ {name}: {value:.4g}")
+    print(f"✓ {name}: {value:.4g}{known}")
 
 
 def note_stopped(run: str, text: str | None) -> None:

@@ -118,7 +118,7 @@ class LivePlot:
             self.stopped = False  # too late: it was done
         view.data = self.draw(run, records, total, running=False)
         done = f"{history[-1]['step']} of {total}" if total and history else f"{len(history)} records"
-        note = f"Stopped after {done} updates." if self.stopped else ""
+        note = f"Stopped after {done} updates. Run the cell again to train to the end." if self.stopped else ""
         note_stopped(self.title, f"{self.title!r} was stopped after {done} updates" if self.stopped else None)
         if handle is not None:
             handle.update(Curves({self.name: history}, self.key, self.title, self.ylabel, total, note))

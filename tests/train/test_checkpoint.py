@@ -48,7 +48,7 @@ def test_runs_lie_in_drive_where_it_is_mounted(there, folder, says, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("coursekit.train.checkpoint.DRIVE", tmp_path / "content" / "drive" / "MyDrive")
     assert runs_folder().resolve() == tmp_path / folder
-    assert capsys.readouterr().out == f"Checkpoints: {tmp_path / folder}{says}\n"
+    assert capsys.readouterr().out == f"Checkpoints: in a folder of {tmp_path / folder}{says}\n"
 
 
 def test_a_training_goes_on_in_the_next_runtime(tmp_path, monkeypatch, capsys):

@@ -66,7 +66,7 @@ def test_the_notebooks_interrupt_stops_too(shown):
     assert len(asyncio.run(LivePlot("Title").follow(Run(at=7, act=interrupt)))) == 7
 
 
-def test_a_run_that_is_stopped_hears_of_it_and_the_next_claim_says_so(shown):
+def test_a_run_that_is_stopped_hears_of_it_and_the_next_claim_says_so(shown, capsys):
     def interrupt():
         raise KeyboardInterrupt
 
@@ -78,6 +78,9 @@ def test_a_run_that_is_stopped_hears_of_it_and_the_next_claim_says_so(shown):
     words = "measured 0.1, claimed at least 0.9; 'Learning' was stopped after 7 of 50 updates: run its cell again"
     with pytest.raises(ClaimFailed, match=words):
         claim("it has learned", 0.1, at_least=0.9)
+    capsys.readouterr()
+    claim("it is small", 0.1, at_most=0.9)
+    assert capsys.readouterr().out.startswith("✓ it is small: 0.1; 'Learning' was stopped after 7 of 50 updates: run")
     run.at = None
     asyncio.run(LivePlot("Learning").follow(run))
     with pytest.raises(ClaimFailed, match=r"claimed at least 0\.9$"):

@@ -1,0 +1,63 @@
+"""A check looks at what its cell says now, and not at what an earlier run of it has left."""
+
+import sys
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from coursekit.grading import history
+from coursekit.grading.checks import language_models
+from coursekit.grading.parts import CheckFailed
+
+GOOD = "def f(x):\n    return x"
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    monkeypatch.setattr(history, "_latest", {})
+    monkeypatch.setattr(history, "_cell_of", {})
+    shell = InteractiveShell()
+    history.watch(shell)
+    history.watch(shell)
+    assert shell.events.callbacks["post_run_cell"].count(history.note) == 1
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        (GOOD, ""),
+        (GOOD + "\n\n1 / 0", ""),  # defined anew before the error
+        ("def f(x)\n    return x", "stopped with SyntaxError"),
+        ("1 / 0\n" + GOOD, "stopped with ZeroDivisionError"),
+        (GOOD.replace("f(", "g("), "has not defined it"),
+    ],
+)
+@pytest.mark.parametrize("first", [GOOD, "class f:\n    def __call__(self, x):\n        return x"])
+def test_what_an_earlier_run_left_is_told(first, second, says, shell, capsys):
+    shell.run_cell(first, cell_id="answer")
+    assert history.left_over(shell.user_ns["f"]) == ""
+    shell.run_cell("f(1)", cell_id="try")
+    shell.run_cell(second, cell_id="answer")
+    found = history.left_over(shell.user_ns["f"])
+    assert says in found
+    assert bool(found) is bool(says)
+    shell.run_cell(first, cell_id="answer")
+    assert history.left_over(shell.user_ns["f"]) == "", "mended"
+
+
+def test_what_comes_from_elsewhere_or_from_cells_without_a_name_is_checked(shell, capsys):
+    shell.run_cell(GOOD)
+    shell.run_cell("def f(x)")
+    for answer in (shell.user_ns["f"], print, int, 5, None, pytest.fixture):
+        assert history.left_over(answer) == ""
+
+
+def test_the_check_says_so_and_gives_no_points(shell, capsys):
+    shell.run_cell("def ngram(*arguments):\n    pass", cell_id="answer")
+    shell.run_cell("def ngram(*arguments)\n    pass", cell_id="answer")
+    part = language_models.PARTS[0]
+    assert "coursekit.grading.history" in sys.modules
+    with pytest.raises(CheckFailed, match=rf"^✗ {part.name}: not checked, since the latest run .* SyntaxError, and"):
+        part(shell.user_ns["ngram"])
+    assert part.earned is None
