@@ -27,7 +27,11 @@ from coursekit.commands.grade import app as grade
 from coursekit.grading import GradingError, printable
 from coursekit.recipes import recipes
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The course's commands. What one of them takes: coursekit COMMAND --help",
+)
 app.add_typer(grade, name="grade")
 console = Console()
 

@@ -41,7 +41,7 @@ def read(path: Path) -> list[Part]:
         graded = [(cell, cell["metadata"]["nbgrader"]) for cell in cells if "nbgrader" in cell["metadata"]]
         return [part(cell, about["grade_id"], about["points"]) for cell, about in graded if about["grade"]]
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise LectureError(f"{path} cannot be read: is it whole, and an exercise of this course?") from None
+        raise LectureError(f"{path.name} cannot be read: is it whole, and an exercise of this course?") from None
 
 
 def part(cell: dict[str, Any], name: str, points: int) -> Part:

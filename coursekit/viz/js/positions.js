@@ -6,14 +6,14 @@ import {unpack, num, h, viridis, paint, root} from "./shared.js";
 const STYLE = `
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
 .ck .row button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
-.ck .maps { display:flex; gap:20px; flex-wrap:wrap; }
+.ck .maps { display:flex; gap:20px; flex-wrap:wrap; padding:0 5px; } /* room for the marks at the edges */
 .ck figure { margin:0; flex:1 1 300px; min-width:0; max-width:360px; }
 .ck figcaption { color:var(--soft); font-size:13px; margin-bottom:2px; }
 .ck .map { position:relative; }
 .ck .map canvas { width:100%; height:250px; image-rendering:pixelated; display:block; cursor:crosshair; }
 .ck .map i { position:absolute; pointer-events:none; }
 .ck .map i.line { left:-4px; right:-4px; border:2px solid #fff; outline:2px solid var(--accent2); }
-.ck .map i.column { top:-4px; bottom:-4px; border:1px solid #fff; outline:1px solid var(--accent2); }
+.ck .map i.column { top:-2px; bottom:-2px; border:1px solid #fff; outline:1px solid var(--accent2); }
 .ck .strip { display:flex; gap:1px; margin:6px 0 2px; overflow-x:auto; }
 .ck .strip span { flex:1 0 9px; height:34px; line-height:34px; text-align:center; font-size:13px; overflow:hidden; font-variant-numeric:tabular-nums; cursor:pointer; }
 .ck .strip span.here { outline:2px solid var(--accent2); outline-offset:-2px; }
