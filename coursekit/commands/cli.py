@@ -27,11 +27,8 @@ from coursekit.commands.grade import app as grade
 from coursekit.grading import GradingError, printable
 from coursekit.recipes import recipes
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="The course's commands. What one of them takes: coursekit COMMAND --help",
-)
+HELP = "The course's commands. What one of them takes: coursekit COMMAND --help"
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=HELP)
 app.add_typer(grade, name="grade")
 console = Console()
 
