@@ -746,8 +746,7 @@ def test_an_opened_answer_fits_too_and_is_in_the_notes(open_page):
       Reveal.slide(h, v, 99);
     }"""
     page.evaluate(place)
-    page.locator("section.present:not(.stack) summary").click()
-    page.wait_for_function("Reveal.getCurrentSlide().querySelector('details').open")
+    page.wait_for_function("Reveal.getCurrentSlide().querySelector('details').open")  # it has a slide of its own
     page.wait_for_timeout(100)
     step = page.evaluate(SLIDE)
     assert "Reason 19." in step["text"]
@@ -755,8 +754,12 @@ def test_an_opened_answer_fits_too_and_is_in_the_notes(open_page):
     notes = page.evaluate("Reveal.getCurrentSlide().querySelector('aside.notes').textContent")
     assert "Reason 19." in notes
     assert "Answer" not in notes
-    page.locator("section.present:not(.stack) summary").click()
-    page.wait_for_function("Reveal.getCurrentSlide().firstElementChild.style.zoom === ''")
+    assert not page.locator("details.answer").first.evaluate("answer => answer.open"), "there is room for it there"
+    slides = "[...document.querySelectorAll('.slides > section > section')]"
+    asking = page.evaluate(
+        f"{slides}.find((slide) => /Predict/.test(slide.innerHTML)).querySelector('.notes').innerHTML"
+    )
+    assert "Because." in asking, "the speaker knows it before"
 
 
 @pytest.mark.browser
@@ -986,21 +989,20 @@ def test_a_handout_is_printed_or_it_is_said_what_is_missing(tmp_path, monkeypatc
 
 
 @pytest.mark.browser
-def test_on_paper_every_slide_is_seen_with_lines_beside_it(open_page, course, tmp_path):
+def test_on_paper_every_slide_is_seen_with_lines_below_it(open_page, course, tmp_path):
     """Catches the blank page that reveal.js prints, what waits for a key and stays hidden, a sheet for each slide."""
     page = open_page("slides", "01_sums.html")
     page.emulate_media(media="print")
     slides = page.evaluate("""[...document.querySelectorAll(".slides > section > section")].map((slide) => {
-      const {top, bottom, right} = slide.getBoundingClientRect();
-      const lines = parseFloat(getComputedStyle(slide, "::after").width);
-      return {top, bottom, right, lines, width: document.documentElement.clientWidth};
+      const {top, bottom, width, height} = slide.getBoundingClientRect();
+      const lines = parseFloat(getComputedStyle(slide, "::after").height) * slide.currentCSSZoom;
+      return {top, bottom, lines, shape: width / height, page: width / document.documentElement.clientWidth};
     })""")
     assert len(slides) > 4
     for above, slide in zip([None, *slides], slides):
-        assert slide["bottom"] - slide["top"] > 100
-        assert above is None or slide["top"] >= above["bottom"]
-        assert slide["lines"] > 0.25 * slide["width"]
-        assert slide["right"] + slide["lines"] <= slide["width"]
+        assert slide["shape"] == pytest.approx(16 / 9, 0.01), "as it is projected"
+        assert slide["lines"] > 80
+        assert above is None or slide["top"] >= above["bottom"] + above["lines"]
     hidden = (
         """[...document.querySelectorAll(".fragment")].filter((x) => getComputedStyle(x).visibility !== "visible")"""
     )

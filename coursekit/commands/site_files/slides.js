@@ -3,7 +3,10 @@ const WIDTH = 1280, HEIGHT = 720;
 const SMALLER = 0.75; // as much smaller something is drawn rather than cut in two
 const SMALLEST = 0.5; // an opened answer, or what cannot be cut
 const MARGIN = 40; // below the last line of what is cut, with the frames around it
-const CUTTABLE = "section, div:not([data-ck], [data-ck] *, .ck), details[open], ul, ol, table, tbody, pre, code, blockquote";
+const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a widget for its colours in the dark
+const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
+  ul, ol, table, tbody, pre, code, blockquote`;
+const LARGEST = 1.6; // a figure or a widget, where there is room
 const HEADING = "h1, h2, h3, h4, h5, h6";
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
@@ -85,14 +88,58 @@ function divide(slide) {
   shrink(slide);
 }
 
-/** The lecturer's notes: the answers, which are folded on the slides. */
-function note(slide) {
+/** Draw the figures and widgets of a slide as large as there is room for; a widget takes a moment to lay itself out anew. */
+async function enlarge(slide) {
+  const shown = [...slide.querySelectorAll(".jp-OutputArea-output:has(.ck, svg, img)")];
+  const set = (parts, zoom) => { for (const part of parts) part.style.zoom = zoom; };
+  if (!shown.length) return;
+  for (let zoom = LARGEST; zoom >= SMALLEST; zoom -= 0.1) {
+    set(shown, zoom > 1 ? zoom : "");
+    set(slide.children, zoom < 0.95 ? zoom : "");
+    if (slide.querySelector(".ck")) await new Promise((done) => setTimeout(done, 40)); // in two frames; a printer draws none
+    if (heightOf(slide) <= HEIGHT && shown.every((one) => one.scrollWidth <= one.clientWidth + 1)) return;
+  }
+}
+
+/** Let a slide with a folded answer go on so that the opened one fits; one that stands alone then is open at once. */
+async function divideOpened(slide) {
   const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
-  if (!answers.length) return;
-  const notes = document.createElement("aside");
-  notes.className = "notes";
-  for (const answer of answers) notes.append(...[...answer.cloneNode(true).childNodes].filter((x) => x.nodeName !== "SUMMARY"));
-  slide.append(notes);
+  for (const answer of answers) { answer.classList.add("answer"); answer.open = true; }
+  const next = slide.nextElementSibling;
+  divide(slide);
+  for (const answer of answers) answer.open = answer.textContent.trim() === answer.closest("section").textContent.trim(); // alone
+  for (let one = slide; one && one !== next; one = one.nextElementSibling) {
+    for (const part of one.children) part.style.zoom = "";
+    shrink(one);
+    await enlarge(one);
+  }
+}
+
+/** The lecturer's notes: the answers, which are folded, on the slides with them and on those that ask. */
+function note(slides) {
+  let asking = null;
+  for (const slide of slides) {
+    if ([...slide.querySelectorAll("strong, h2, h3, h4, .predict")].some((one) => one.textContent.startsWith("Predict"))) asking = slide;
+    const answers = [...slide.querySelectorAll("details.answer")];
+    if (!answers.length) continue;
+    for (const own of new Set([asking ?? slide, slide])) {
+      const notes = document.createElement("aside");
+      notes.className = "notes";
+      for (const answer of answers) notes.append(...[...answer.cloneNode(true).childNodes].filter((x) => x.nodeName !== "SUMMARY"));
+      own.append(notes);
+    }
+    asking = null;
+  }
+}
+
+/** Above each slide without a title the one of the part that it belongs to. */
+function head(slides) {
+  let title = "";
+  for (const slide of slides) {
+    const own = slide.querySelector("h1, h2");
+    if (own) title = own.textContent.replace(/¶$/, "");
+    else slide.dataset.part = title;
+  }
 }
 
 async function begin() {
@@ -102,11 +149,13 @@ async function begin() {
   for (const slide of document.querySelectorAll(".slides > section > section")) {
     slide.parentElement.classList.add("fitting"); // one at a time: a hundred with all their widgets take long to lay out
     slide.classList.add("fitting");
-    divide(slide);
+    await divideOpened(slide);
     for (const one of document.querySelectorAll(".fitting")) one.classList.remove("fitting");
   }
   reveal.classList.remove("measured");
-  document.querySelectorAll(".slides > section > section").forEach(note);
+  const slides = [...document.querySelectorAll(".slides > section > section")];
+  note(slides);
+  head(slides);
   await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
     transition: "none", navigationMode: "linear", plugins: [RevealNotes]});
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
