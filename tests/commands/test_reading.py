@@ -30,11 +30,13 @@ def test_what_is_shown_before_an_answer_is_folded_and_nothing_else():
         new_text("## The next part"),
         code("forgotten", "6"),
     )
-    told.cells[4].metadata["tags"] = ["hide-input"]
+    told.cells[4].metadata["jupyter"] = {"source_hidden": True}  # on its page its code is folded anyway
     for_readers(told, [])
-    folded = [cell.source for cell in told.cells if "hide-output" in cell.metadata.get("tags", [])]
-    assert folded == ["asked", "asked too", "asked again"]
-    assert told.cells[4].metadata["tags"] == ["hide-input", "hide-output"]
+    tags = {cell.source: cell.metadata["tags"] for cell in told.cells if "tags" in cell.metadata}
+    assert tags == {"asked": ["hide-cell"], "asked too": ["hide-output"], "asked again": ["hide-cell"]}, (
+        "the code, too, whose titles may say what comes out"
+    )
+    assert told.cells[2].metadata["mystnb"]["code_prompt_show"] == "Show the code and its output"
     assert (
         told.cells[1].source == '## Part\n\n<p class="predict" role="heading" aria-level="3">Predict</p>\n\n*How many?*'
     )

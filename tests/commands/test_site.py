@@ -756,9 +756,8 @@ def test_an_opened_answer_fits_too_and_is_in_the_notes(open_page):
     assert "Answer" not in notes
     assert not page.locator("details.answer").first.evaluate("answer => answer.open"), "there is room for it there"
     slides = "[...document.querySelectorAll('.slides > section > section')]"
-    asking = page.evaluate(
-        f"{slides}.find((slide) => /Predict/.test(slide.innerHTML)).querySelector('.notes').innerHTML"
-    )
+    first = f"{slides}.find((slide) => /Predict/.test(slide.innerHTML))"
+    asking = page.evaluate(f"{first}.querySelector('.notes').innerHTML")
     assert "Because." in asking, "the speaker knows it before"
 
 
@@ -838,25 +837,6 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     before = {name: kind for name, kind, _, _ in cells}
     assert {name for name, kind in before.items() if kinds[name] != kind} == {"b", "d", "f"}
     assert {kinds[name] for name in "bdf"} == {"fragment"}
-
-
-def test_on_a_page_a_guess_is_not_spoiled_by_the_code_either():
-    cells = [
-        ("a", "-", "a()", [output(text_plain="a")]),
-        ("predict", "-", "### Predict\n\nWhat?", []),
-        ("b", "-", 'bars(b, "It is 5")', [output(text_plain="b")]),
-        ("d", "-", "draw()", [output(text_plain="d")]),
-        ("answer", "-", "<details><summary>Answer</summary>\n\nSo.</details>", []),
-    ]
-    page = lecture("01 · X", cells)
-    page.cells.insert(-2, nbformat.v4.new_code_cell("set_up()", id="c"))
-    folded = next(cell for cell in page.cells if cell.id == "d")
-    folded.metadata["jupyter"] = {"source_hidden": True}  # on its page its code is folded anyway
-    site.for_readers(page, [])
-    tags = {cell.id: cell.metadata.get("tags", []) for cell in page.cells if cell.cell_type == "code"}
-    assert tags == {"a": [], "b": ["hide-cell"], "c": ["hide-cell"], "d": ["hide-output"]}
-    names = {cell.id: cell.metadata.get("mystnb", {}).get("code_prompt_show") for cell in page.cells}
-    assert (names["b"], names["c"]) == ("Show the code and its output", "Show the code")
 
 
 @pytest.mark.browser
