@@ -854,6 +854,14 @@ def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
 
 
 @pytest.mark.browser
+def test_a_listing_on_a_slide_is_whole(open_page):
+    """reveal.js would cut it at 400 pixels, and its own lines at the slide's right edge."""
+    page = open_page("slides", "02_vit.html")
+    look = "code => { const {maxHeight, whiteSpace} = getComputedStyle(code); return [maxHeight, whiteSpace]; }"
+    assert page.locator("[data-ck] pre code").first.evaluate(look) == ["none", "pre-wrap"]
+
+
+@pytest.mark.browser
 def test_a_widget_on_a_slide_answers(open_page):
     page = open_page("slides", "02_vit.html")
     page.wait_for_function("Reveal.isReady()")
