@@ -25,6 +25,7 @@ from coursekit.viz import Alignment, Curves
 from coursekit.viz import widget as widgets
 from coursekit.viz.claims import Claims
 from coursekit.viz.figures import figure_html
+from coursekit.viz.show import show
 from tests.viz.page import brightness
 
 CLAIMS = [{"name": "two and two", "value": 4.0, "at_least": 3, "ok": True}]
@@ -857,6 +858,9 @@ def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
 def test_a_listing_on_a_slide_is_whole(open_page):
     """reveal.js would cut it at 400 pixels, and its own lines at the slide's right edge."""
     page = open_page("slides", "02_vit.html")
+    listing = show(single)._repr_html_().partition("<script")[0]
+    put = "(slide, html) => { slide.firstElementChild.insertAdjacentHTML('beforeend', html); }"
+    page.locator(".slides > section > section").first.evaluate(put, listing)
     look = "code => { const {maxHeight, whiteSpace} = getComputedStyle(code); return [maxHeight, whiteSpace]; }"
     assert page.locator("[data-ck] pre code").first.evaluate(look) == ["none", "pre-wrap"]
 
