@@ -57,9 +57,9 @@ ROOMS = (
 RUN = ("Two commands", "Lectures", "Exercises")
 
 CLAIMED = """Each headline of a lecture is a number that the lecture measures while it is executed, beside a bound that
-it has to keep: a claim that fails stops the lecture. *Recorded* is what was read from the file of a longer training,
-whose command stands in the lecture; all else was measured in the execution that these pages show. A name leads to the
-cell that makes the claim. What depends on chance was measured on five seeds, too."""
+it has to keep: a claim that fails stops the lecture. Most were measured in the execution that these pages show. What is
+*recorded* was read from the metrics of a longer training that ships with the course, and *checks* are true by algebra,
+so that only a bug could break them. A name leads to the cell that makes the claim."""
 
 SETTINGS: dict[str, Any] = {
     "extensions": [
@@ -291,7 +291,7 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     )
     papers = sorted((home() / "docs").glob("*.md"))
     pages = [
-        front_page(title, about, cards),
+        front_page(title, about, cards, live=bool(scripts)),
         contents("Begin", ["run"]),
         contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
         contents("Exercises", [f"exercises/{name}" for name in exercises]),
@@ -408,11 +408,11 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
     )
 
 
-def front_page(title: str, about: str, cards: list[str]) -> str:
-    run = (
-        "Type into the widgets: on these pages the course's own models answer in your browser. All of it runs on your "
-        "machine or in Colab, too: [run it yourself](run.md)."
-    )
+def front_page(title: str, about: str, cards: list[str], live: bool) -> str:
+    """The page with a card for each lecture; ``live``: models answer on the site."""
+    run = "It runs on your machine or in Colab: [run it yourself](run.md)."
+    if live:
+        run += " Or stay here: type into the widgets, and the course's own models answer in your browser."
     plain = json.dumps(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about).replace("\n", " "), ensure_ascii=False)
     head = f"---\nmyst:\n  html_meta:\n    description: {plain}\n---\n"
     return f'{head}# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
