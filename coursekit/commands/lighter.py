@@ -27,13 +27,11 @@ def lighter(page: str, searches: bool) -> str:
     The theme loads 1.5 MB of icons as a script although it draws them by a font, the index of all words although only
     the page that ``searches`` needs it, and wraps each name and bracket of code in an element that changes no colour.
     """
-    for unused in (
-        r'<script [^>]*src="[^"]*/fontawesome\.js[^"]*"></script>',
-        r'<link rel="preload" as="script" [^>]*>',  # scripts that come last: what comes first would wait for them
-        "" if searches else r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>',
-    ):
-        page = re.sub(unused, "", page)
+    page = re.sub(r'<script [^>]*src="[^"]*/fontawesome\.js[^"]*"></script>', "", page)
+    # scripts that come last: what comes first would wait for them
+    page = re.sub(r'<link rel="preload" as="script" [^>]*>', "", page)
     if not searches:  # documentation_options.js stays as it is: a script in the page goes on with it
+        page = re.sub(r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js"></script>', "", page)
         page = re.sub(r'(?<=<script )(?=src="[^"]*(?:doctools|sphinx_highlight|sphinx-book-theme)\.js)', "defer ", page)
     # light or dark from the first line on: else all is drawn in neither, and again when the theme's scripts are there
     dark = '(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")'
@@ -101,7 +99,7 @@ def with_parts_apart(shown: str, folder: Path) -> str:
             file.write_text(drawing.replace("currentColor", ink), encoding="utf-8")
             source = f"../_static/{folder.name}/{file.name}"
             picture = f'<img class="only-{theme}" src="{source}" alt="{match["alt"]}" {looks}>'
-            pictures += f'<a class="only-{theme}" href="{source}" title="Alone, to be enlarged">{picture}</a>'
+            pictures += f'<a class="only-{theme}" href="{source}" title="Open the figure by itself">{picture}</a>'
         return pictures
 
     def widget(match: re.Match[str]) -> str:
