@@ -735,6 +735,11 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert text.count("a head of the table") > 1
     assert page.locator("ol").evaluate_all("all => all.map((one) => one.start)")[1] > 10
     assert not any(one.strip().endswith("A heading") for one in last.values())
+    parts = page.locator("section[data-part]").evaluate_all("all => all.map((slide) => slide.dataset.part)")
+    assert len(parts) > 5, "what goes on has a title above it"
+    assert set(parts) == {"03 · Talk"}
+    zooms = page.locator(".jp-OutputArea-output:has(.ck)").evaluate_all("all => all.map((one) => +one.style.zoom)")
+    assert max(zooms) > 1.2, "a widget is as large as there is room for"
 
 
 @pytest.mark.browser
@@ -838,6 +843,45 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     before = {name: kind for name, kind, _, _ in cells}
     assert {name for name, kind in before.items() if kinds[name] != kind} == {"b", "d", "f"}
     assert {kinds[name] for name in "bdf"} == {"fragment"}
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_front_page_promises_answers_only_where_a_model_gives_them(live):
+    page = site.front_page("Course", "About [it](docs/it.md).", [], live)
+    assert ("answer in your browser" in page) is live
+    assert "[run it yourself](run.md)" in page
+    assert 'description: "About it."' in page, "what a search engine shows, without links"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_the_text_has_its_place_before_the_contents_beside_it_are_read(width, open_page):
+    """The browser draws a long page before it has read as far as them."""
+    page = open_page("site", "lectures/01_sums.html")
+    page.set_viewport_size({"width": width, "height": 800})
+    text, contents = page.locator("article"), page.locator(".bd-sidebar-secondary")
+    whole = text.bounding_box()
+    assert contents.bounding_box()["x"] >= whole["x"] + whole["width"]
+    contents.evaluate("contents => contents.remove()")
+    assert text.bounding_box() == whole
+
+
+@pytest.mark.browser
+def test_the_contents_follow_the_reader(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    page.evaluate("""() => {
+      const contents = document.querySelector(".bd-sidebar-secondary");
+      contents.style.cssText = "height:200px;overflow:auto";
+      const entry = Object.assign(document.createElement("a"), {className: "active", textContent: "here"});
+      entry.style.cssText = "display:block;margin-top:2000px";
+      contents.append(entry);
+      dispatchEvent(new Event("scroll")); // on which the theme marks the entry of what is read
+    }""")
+    page.wait_for_function("""() => {
+      const box = document.querySelector(".bd-sidebar-secondary").getBoundingClientRect();
+      const entry = [...document.querySelectorAll(".bd-sidebar-secondary a.active")].at(-1).getBoundingClientRect();
+      return entry.top >= box.top && entry.bottom <= box.bottom;
+    }""")
 
 
 @pytest.mark.browser
