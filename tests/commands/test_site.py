@@ -880,7 +880,7 @@ def test_the_contents_follow_the_reader(open_page):
     page.wait_for_function("""() => {
       const box = document.querySelector(".bd-sidebar-secondary").getBoundingClientRect();
       const entry = [...document.querySelectorAll(".bd-sidebar-secondary a.active")].at(-1).getBoundingClientRect();
-      return entry.top >= box.top && entry.bottom <= box.bottom;
+      return entry.top >= box.top && entry.bottom <= box.bottom + 1;
     }""")
 
 
