@@ -76,4 +76,17 @@ def next_token(
         logits = keep_top_k(logits, top_k)
     if top_p is not None:
         logits = keep_top_p(logits, top_p)
-    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)[:, 0]
+    return draw(logits.softmax(dim=-1), generator)
+
+
+def draw(p: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """One token (B,) from probabilities ``p`` (B, V): the first whose cumulative probability exceeds a uniform number.
+
+    This is inverse transform sampling. ``torch.multinomial`` draws a random number for each token of the vocabulary,
+    which can take as long as a block of a small model; here it is one for each text.
+    """
+    exact = torch.float32 if p.device.type == "mps" else torch.float64  # a Mac's GPU has no float64
+    total = p.cumsum(dim=-1, dtype=exact)
+    u = torch.rand(len(p), 1, dtype=exact, device=p.device, generator=generator)
+    # u < 1, so the number stays below the last total; equal totals, which are steps of probability 0, are passed over
+    return torch.searchsorted(total, u * total[:, -1:], right=True)[:, 0]

@@ -1,11 +1,13 @@
 """Which token is drawn: against transformers, and the draws against their probabilities."""
 
+from unittest import mock
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coursekit.nn.sampling import keep_top_k, keep_top_p, next_token, penalise_repetition, with_temperature
+from coursekit.nn.sampling import draw, keep_top_k, keep_top_p, next_token, penalise_repetition, with_temperature
 
 
 def some_logits(seed, shape=(4, 50), scale=3.0, ties=False):
@@ -62,6 +64,31 @@ def test_draws_have_the_probabilities_of_what_is_left():
     p /= p.sum()
     p[0] = 0  # 0.56 + 0.24 + 0.13 = 0.93 reaches 0.9
     torch.testing.assert_close(share, p / p.sum(), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("u", [0.0, 0.25, 0.5, 1 - 2.0**-53])
+def test_what_has_no_probability_is_never_drawn(u):
+    """Whatever number comes, and where the probabilities add up to more than 1."""
+    p = torch.tensor([[0.0, 0.25, 0.0, 0.25, 0.5, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.5, 0.0, 0.5, 0.0]])
+    p[2, 1] += 2.0**-20
+    with mock.patch.object(torch, "rand", lambda *size, dtype, **_: torch.full(size, u, dtype=dtype)):
+        drawn = draw(p)
+    assert p.gather(1, drawn[:, None]).all()
+    assert drawn[0] == {0.0: 1, 0.25: 3, 0.5: 4}.get(u, 4), "the first whose sum exceeds it"
+
+
+def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
+    """A sum of 50,000 probabilities in float32, or a uniform number with 24 bits, would pass over most of these."""
+    rare, size = 2.0**-30, 50_000
+    p = torch.full((1, size), rare)
+    p[0, 0] = 1 - rare * (size - 1)
+    p = p.double() / p.double().sum()
+    place = torch.arange(1, size, 997)  # a number in the middle of each one's step
+    u = 1 - (size - place - 0.5) * rare
+    with mock.patch.object(torch, "rand", lambda *shape, dtype, **_: u[:, None].to(dtype)):
+        drawn = draw(p.float().expand(len(u), -1))
+    assert (drawn - place).abs().max() <= 32, "float32 has the first one's probability to within half a step of 2^-24"
+    assert len(drawn.unique()) == len(place)
 
 
 def test_temperature_0_takes_the_largest():
