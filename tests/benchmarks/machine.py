@@ -1,6 +1,6 @@
 """What the benchmarks of models share: the devices, a training step, and the most that a device multiplies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,32 @@ def products(n: int, times: int, device: torch.device, dtype: torch.dtype = torc
     def work() -> None:
         for _ in range(times):
             a @ b
+        wait(device)
+
+    return work
+
+
+def least(model: nn.Module, weights: Iterable[Tensor], ids: Tensor) -> Callable[[], None]:
+    """What no training step of a decoder can do without: its matrix products, at their own shapes, and AdamW's update.
+
+    A weight is multiplied three times: with its inputs, and for the gradients of both. Of attention's two products each
+    has two gradients.
+    """
+    c, (B, T), device = model.config, ids.shape, ids.device
+    layers = [(w.detach(), *(torch.randn(B * T, n, device=device) for n in w.shape)) for w in weights]
+    heads = torch.randn(B * c.n_heads, T, c.d_model // c.n_heads, device=device)
+    scores = torch.randn(B * c.n_heads, T, T, device=device)
+    optimizer = adamw(model, lr=1e-4)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+    def work() -> None:
+        for w, y, x in layers:  # (out, in), (B T, out), (B T, in)
+            x @ w.T, y @ w, y.T @ x
+        for _ in range(c.n_layers):
+            for _ in range(2):
+                heads @ heads.transpose(1, 2), scores @ heads, scores.transpose(1, 2) @ heads
+        optimizer.step()
         wait(device)
 
     return work

@@ -190,7 +190,7 @@ def write_talk(root: Path) -> None:
     reasons = "\n\n".join(f"Reason {i}." for i in range(20))
     rows = "\n".join(f"| row {i} | x |" for i in range(50))
     items = "\n".join(f"{i + 1}. item {i}" for i in range(60))
-    code = "\n".join(f"line_{i} = {i}" for i in range(80))
+    code = "\n".join(f"line_{i} = {i}" + "\n" * (i == 14) for i in range(80))  # a function ends there
     talk = lecture(
         "03 · Talk",
         [
@@ -732,6 +732,8 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert re.findall(r"row (\d+)", text) == [str(n) for n in range(50)]
     assert re.findall(r"item (\d+)", text) == [str(n) for n in range(60)]
     assert re.findall(r"line_(\d+)", text) == [str(n) for n in range(80)]
+    first = next(one for one in last.values() if "line_0" in one)
+    assert re.findall(r"line_(\d+)", first)[-1] == "14", "a listing is cut where a function ends"
     assert text.count("a head of the table") > 1
     assert page.locator("ol").evaluate_all("all => all.map((one) => one.start)")[1] > 10
     assert not any(one.strip().endswith("A heading") for one in last.values())
@@ -740,6 +742,19 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert set(parts) == {"03 · Talk"}
     zooms = page.locator(".jp-OutputArea-output:has(.ck)").evaluate_all("all => all.map((one) => +one.style.zoom)")
     assert max(zooms) > 1.2, "a widget is as large as there is room for"
+
+
+@pytest.mark.browser
+def test_after_a_jump_back_the_next_slides_are_the_next(open_page):
+    """reveal.js remembers the place in each part that one has left, and would pass over the slides before it."""
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    parts = page.locator(".slides > section").evaluate_all("all => all.map((part) => part.children.length)")
+    far = next(i for i, n in enumerate(parts) if i > 1 and n > 2)
+    page.evaluate(f"Reveal.slide({far}, 2); Reveal.slide({far - 1}, 0, 99)")
+    seen = walk(page, "Space")
+    assert [step["number"] for step in seen] == sorted(step["number"] for step in seen)
+    assert {step["number"] for step in seen} == set(range(seen[0]["number"], seen[0]["of"] + 1))
 
 
 @pytest.mark.browser
@@ -885,6 +900,20 @@ def test_the_contents_follow_the_reader(open_page):
 
 
 @pytest.mark.browser
+def test_a_link_to_a_claim_opens_the_cell_that_makes_it(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    fold = "document.querySelector('.claimed').nextElementSibling.querySelector('details')"
+    page.evaluate("""() => {
+      const cell = document.querySelector(".claimed").nextElementSibling;
+      const fold = document.createElement("details");
+      fold.append(...cell.childNodes);
+      cell.append(fold);
+      location.hash = document.querySelector(".claimed span[id]").id;
+    }""")
+    page.wait_for_function(f"{fold}.open")
+
+
+@pytest.mark.browser
 def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
     page = open_page("site", "lectures/02_vit.html", "dark")
     folded = page.locator("article details:not([open])")
@@ -892,6 +921,10 @@ def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
     assert before > 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert folded.count() == 0
+    faded = page.locator("article details > *").evaluate_all(
+        "all => all.filter((x) => getComputedStyle(x).opacity < 1).length"
+    )
+    assert faded == 0, "black at once, and not half faded in"
     assert page.locator("html").get_attribute("data-theme") == "light"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert folded.count() == before
@@ -1044,6 +1077,12 @@ def test_on_paper_every_slide_is_seen_with_lines_below_it(open_page, course, tmp
     )
     assert page.locator(".fragment").count() > 0
     assert page.evaluate(f"{hidden}.length") == 0
+    seen = "all => all.filter((one) => one.checkVisibility()).length"
+    assert page.locator(".speaker-notes, .jp-OutputPrompt, .jp-InputPrompt").evaluate_all(seen) == 0
+    size = "one => getComputedStyle(one).fontSize"
+    on_paper = page.locator(".slides td").first.evaluate(size)
+    page.emulate_media(media="screen")
+    assert page.locator(".slides td").first.evaluate(size) == on_paper, "what fitted on the screen fits on paper"
     printed = site.slide_notes(course / "notebooks" / "01_sums.ipynb", course / "build", tmp_path)
     assert printed.name == "01_sums_slides.pdf"
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))

@@ -416,7 +416,7 @@ def test_live_a_refusal_and_a_view_shown_anew(browser):
     assert status(page).startswith("base: no <bad> here instructed: “")
     send(page, "Why?")
     assert page.evaluate("window.sent.at(-1).model") == 1, "one without an answer cannot go on"
-    assert sides(page, "base").nth(3).inner_text().endswith("does not go on")
+    assert sides(page, "base").nth(3).inner_text().endswith("a new conversation begins without it")
     told(page, view)
     again = live_page(browser, "chat", view.data)
     assert again.locator(".request").all_inner_texts() == ["Who was clever?", "And in French?", "a bad one", "Why?"]
@@ -424,6 +424,25 @@ def test_live_a_refusal_and_a_view_shown_anew(browser):
     assert sides(again, "preferred").nth(3).inner_text().endswith("not asked yet")
     assert violations(again, "#there") == []
     assert page.errors == again.errors == []
+
+
+@pytest.mark.browser
+def test_live_what_all_refuse_is_taken_back_and_the_next_request_is_answered(browser):
+    view = chat(answer=lambda name, turns: refusing(lambda _: model(name, turns))(turns[-1].split())).live()
+    page = live_page(browser, "chat", view.data)
+    send(page, "a bad one")
+    for _ in MODELS:
+        told(page, view)
+    assert status(page).startswith("base: no <bad> here"), "why"
+    assert page.get_by_role("textbox", name="Request").input_value() == "a bad one", "to be changed"
+    assert page.locator(".request").all_inner_texts() == ["Who was clever?", "And in French?"]
+    send(page, "Why?")
+    assert page.evaluate("window.sent.at(-1).requests") == ["Who was clever?", "And in French?", "Why?"]
+    for _ in MODELS:
+        told(page, view)
+    for name, each in zip(MODELS, answers("Who was clever?", "And in French?", "Why?")):
+        shows(sides(page, name).nth(2), each[2])
+    assert page.errors == []
 
 
 @pytest.mark.browser

@@ -128,6 +128,16 @@ function follow() {
 
 if (contents) addEventListener("scroll", () => requestAnimationFrame(follow), {passive: true});
 
+// --- the cell of a claim that a link leads to is open
+
+function unfold() {
+  const place = location.hash.startsWith("#claim-") && document.getElementById(location.hash.slice(1));
+  for (const fold of place ? place.closest(".claimed").nextElementSibling.querySelectorAll("details") : []) fold.open = true;
+}
+
+addEventListener("hashchange", unfold);
+unfold();
+
 // --- on paper: light, with everything that is folded
 
 const unfolded = [];

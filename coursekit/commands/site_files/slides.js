@@ -16,26 +16,36 @@ const bottomOf = (el) => el.getBoundingClientRect().bottom;
 /** Whether something of `el` is seen at all: a frame without content is not. */
 const seen = (el) => el.getBoundingClientRect().height > 1;
 
-/** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does. */
+/** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does.
+ *  It is cut at an empty line, between two functions, where that leaves at least half of these lines. */
 function linesBelow(pre, bottom) {
   const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
   const range = document.createRange();
-  let cut = null;
+  const whole = pre.textContent, cuts = [];
+  let before = 0; // characters
   for (let text = walker.nextNode(); text; text = walker.nextNode()) {
     for (let i = text.data.indexOf("\n"); i >= 0; i = text.data.indexOf("\n", i + 1)) {
       range.setStart(text, i);
       range.setEnd(text, i + 1);
       const line = range.getBoundingClientRect();
       if (line.height && line.bottom > bottom) break;
-      if (line.height) cut = [text, i + 1];
+      if (line.height) cuts.push([text, i + 1, whole[before + i + 1] === "\n"]);
     }
+    before += text.data.length;
   }
-  if (!cut) return null;
+  if (!cuts.length) return null;
+  const last = cuts.findLastIndex(([, , empty]) => empty);
+  const cut = cuts[last + 1 >= cuts.length / 2 ? last : cuts.length - 1].slice(0, 2);
   range.selectNodeContents(pre);
   range.setStart(...cut);
   if (!range.toString().trim()) return null;
   const tail = pre.cloneNode(false);
   tail.append(range.extractContents());
+  while (tail.textContent.startsWith("\n")) { // the empty lines
+    const first = document.createTreeWalker(tail, NodeFilter.SHOW_TEXT).nextNode();
+    if (first.data) first.data = first.data.replace(/^\n+/, "");
+    if (!first.data) first.remove();
+  }
   return tail;
 }
 
@@ -101,13 +111,21 @@ async function enlarge(slide) {
   }
 }
 
-/** Let a slide with a folded answer go on so that the opened one fits; one that stands alone then is open at once. */
+/** Whether nothing stands above it on its slide: it answers the slide before, and folded it would leave this one empty. */
+function isFirst(answer) {
+  const above = document.createRange();
+  above.setStart(answer.closest("section"), 0);
+  above.setEndBefore(answer);
+  return !above.toString().trim() && !above.cloneContents().querySelector("svg, img, [data-ck], math");
+}
+
+/** Let a slide with a folded answer go on so that the opened one fits; one that comes first then is open at once. */
 async function divideOpened(slide) {
   const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
   for (const answer of answers) { answer.classList.add("answer"); answer.open = true; }
   const next = slide.nextElementSibling;
   divide(slide);
-  for (const answer of answers) answer.open = answer.textContent.trim() === answer.closest("section").textContent.trim(); // alone
+  for (const answer of answers) answer.open = isFirst(answer);
   for (let one = slide; one && one !== next; one = one.nextElementSibling) {
     for (const part of one.children) part.style.zoom = "";
     shrink(one);
@@ -159,7 +177,11 @@ async function begin() {
   await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
     transition: "none", navigationMode: "linear", plugins: [RevealNotes]});
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
-  Reveal.on("slidechanged", fit);
+  Reveal.on("slidechanged", () => {
+    fit();
+    // reveal.js remembers how far one was in each part, and would go on there: after a jump back that passes over slides
+    for (const part of document.querySelectorAll("[data-previous-indexv]")) part.removeAttribute("data-previous-indexv");
+  });
   fit();
   for (const answer of document.querySelectorAll(".slides details")) {
     const slide = answer.closest("section");

@@ -157,10 +157,9 @@ async function alignment(view, {source}) {
   return orRefused(view.shown, async () => {
     const translator = await model();
     const numbers = new Map(known.map((word, i) => [word, i]));
-    const words = source.replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean);
-    if (words.length && !numbers.has(words[0])) words[0] = words[0].toLowerCase(); // names keep their capital letter
+    const words = source.replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean).map((word) => (numbers.has(word) ? word : word.toLowerCase())); // names have capitals
     const unknown = words.filter((word) => !numbers.has(word));
-    if (unknown.length || !words.length) throw new Refused(browser.refused.replace("…", unknown.join(", ")));
+    if (unknown.length || !words.length) throw new Refused(browser.refused.replace("…", unknown.join(", ") || "a sentence without words"));
     const {end} = translator.about;
     const read = words.map((word) => numbers.get(word));
     const {written, looks} = await translator.translate(end === null ? read : [...read, end]);

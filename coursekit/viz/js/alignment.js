@@ -17,15 +17,16 @@ const STYLE = `
 .ck .error { color:var(--accent2); }
 `;
 
-const [WIDE, MARGIN, LEAST] = [760, 20, 11]; // of the drawing; the smallest size at which a word is written across
+const [WIDE, MARGIN, LEAST] = [760, 20, 11]; // of the drawing, at most; the smallest size at which a word is written across
+const SMALL = 8; // size of the digits below which only the largest weight is written
 
 /** Where n words stand in a row: {x, room: narrowest place, size, upright, names, deep: how far they hang down}.
  *  Each has the same room if that is enough, else as much as it needs; where even small letters do not fit, they stand
  *  on end, long words cut. `least` is the room that anything else in a place needs. */
-function layout(tokens, least) {
+function layout(tokens, least, width) {
   const pen = document.createElement("canvas").getContext("2d");
   const measure = (text, size) => { pen.font = `700 ${size}px system-ui, sans-serif`; return pen.measureText(text).width; };
-  const [n, all] = [tokens.length, WIDE - 2 * MARGIN];
+  const [n, all] = [tokens.length, width - 2 * MARGIN];
   const even = (size, upright, names) => ({size, upright, names,
     deep: upright ? Math.max(...names.map((name) => measure(name, size))) - 0.8 * size : 0, room: all / n, x: names.map((_, i) => MARGIN + all * (i + 0.5) / n)});
   for (let size = 16; size >= LEAST; size--) {
@@ -106,33 +107,35 @@ export function mount(el, data, {emit}) {
     state.status.textContent = `Step ${step + 1} of ${T}: output ${data.target[step]} looks most at source position `
       + `${peak + 1} (${data.source[peak]}), weight ${weights[peak].toFixed(2)}.`;
     state.rows.forEach((row, t) => t === step ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current"));
-    state.picture.replaceChildren(picture(step, weights));
+    state.picture.replaceChildren(picture(step, weights, peak));
     label();
   }
 
-  function picture(step, weights) {
+  function picture(step, weights, peak) {
     const [top, high, gap] = [34, 92, 96];
-    const digits = Math.min(12, 240 / state.S); // size of the weights
-    const [source, target] = [layout(data.source, 2.4 * digits), layout(data.target, 0)];
+    const width = Math.min(WIDE, box.clientWidth || WIDE);
+    const room = 0.32 * (width - 2 * MARGIN) / state.S; // size of the weights' digits, if all are to have their place
+    const [digits, all] = room < SMALL ? [LEAST, false] : [Math.min(12, room), true];
+    const [source, target] = [layout(data.source, all ? 2.4 * digits : 0, width), layout(data.target, 0, width)];
     const sourceY = top + high + 20; // of a word across; a word on end hangs from 12 above
     const from = sourceY + 6 + source.deep; // where the lines begin
     const to = from + gap - 22; // where they end
     const targetY = to + target.size;
     const bottom = targetY + target.deep;
     const wide = Math.min(46, 0.72 * source.room);
-    const svg = h("svg", {viewBox: `0 0 ${WIDE} ${bottom + 26}`, "aria-hidden": "true"});
+    const svg = h("svg", {viewBox: `0 0 ${width} ${bottom + 26}`, "aria-hidden": "true"});
     const text = (x, y, value, more = {}) => h("text", {x, y, "text-anchor": "middle", ...more}, value);
     const word = (row, i, y, value, more) => row.upright
       ? text(row.x[i], y - 12, value, {"font-size": row.size, ...more, "text-anchor": "end", class: `word ${more.class ?? ""}`,
         transform: `rotate(-90 ${row.x[i]} ${y - 12}) translate(0 ${0.35 * row.size})`})
       : text(row.x[i], y, value, {"font-size": row.size, ...more, class: `word ${more.class ?? ""}`});
-    svg.append(h("line", {x1: MARGIN, x2: WIDE - MARGIN, y1: top + high, y2: top + high, stroke: "var(--line)"}));
+    svg.append(h("line", {x1: MARGIN, x2: width - MARGIN, y1: top + high, y2: top + high, stroke: "var(--line)"}));
     weights.forEach((weight, s) => {
       const tall = weight * high;
       const {fill} = viridis(weight);
       svg.append(h("rect", {x: source.x[s] - wide / 2, y: top + high - tall, width: wide, height: tall, fill,
         stroke: "var(--soft)", "stroke-width": weight > 0.004 ? 0.8 : 0}));
-      svg.append(text(source.x[s], top + high - tall - 4, weight.toFixed(2), {class: "weight quiet", "font-size": digits}));
+      if (all || s === peak) svg.append(text(source.x[s], top + high - tall - 4, weight.toFixed(2), {class: "weight quiet", "font-size": digits}));
       svg.append(h("line", {x1: target.x[step], y1: to, x2: source.x[s], y2: from, stroke: "var(--accent)",
         "stroke-width": (8 * weight).toFixed(2), "stroke-opacity": weight > 0.004 ? 0.25 + 0.6 * weight : 0, "stroke-linecap": "round"}));
       svg.append(word(source, s, sourceY, source.names[s], {"font-weight": weight >= 0.5 ? 700 : 400}));
@@ -170,5 +173,10 @@ export function mount(el, data, {emit}) {
     show(go);
   });
   start(data);
+  let wide = box.clientWidth;
+  new ResizeObserver(() => { // the drawing takes the width that there is
+    if (box.clientWidth !== wide) show(state.step);
+    wide = box.clientWidth;
+  }).observe(box);
   return {update: start};
 }

@@ -132,7 +132,19 @@ export function mount(el, data, {emit}) {
       }
     }
     tell();
+    takeBack();
     inSight();
+  }
+
+  /** A request that all have refused leaves the conversation and can be changed; what was said of it stays. */
+  function takeBack() {
+    const n = now.requests.length - 1;
+    if (!now.answers.some((_, m) => shown[m] && now.answers[m][n]?.error) || now.answers.some((answers) => answers[n] && !answers[n].error)) return;
+    const request = now.requests.pop();
+    for (const answers of now.answers) answers.pop();
+    sides.pop();
+    for (let i = 0; i < 2; i++) talk.lastChild.remove();
+    input.value ||= request;
   }
 
   /** As the conversation grows, who writes in the field sees it still. */
@@ -164,7 +176,7 @@ export function mount(el, data, {emit}) {
 
   function fill(n, m) {
     const [side, answer] = [sides[n][m], now.answers[m][n]];
-    if (!answer) return side.replaceChildren(head(m, stopped(n, m) ? "does not go on" : "not asked yet"));
+    if (!answer) return side.replaceChildren(head(m, stopped(n, m) ? "does not go on, since it refused a request above; a new conversation begins without it" : "not asked yet"));
     if (answer.error) return side.replaceChildren(head(m), h("p", {class: "error"}, answer.error));
     const {tokens, ended, verdict} = answer;
     const top = head(m), facts = top.lastChild, length = without(answer).length;

@@ -12,9 +12,11 @@ const LINES = [["#0072B2", "#6db8ff"], ["#D55E00", "#ff9a52"], ["#009E73", "#4fd
   ["#B57700", "#f2cf5b"], ["#3D9BD8", "#9ad4f5"]];
 const DASHES = [null, "7 4", "2 3", "9 3 2 3", "14 4", "4 2"];
 
-/** Round numbers from 0 to at most `high`. */
-function ticks(high) {
-  const rough = high / 4;
+const WIDE = 760; // of the drawing, at most
+
+/** Round numbers from 0 to at most `high`, about `n`. */
+function ticks(high, n = 4) {
+  const rough = high / n;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((k) => k * power >= rough);
   return Array.from({length: Math.floor(high / step + 1e-9) + 1}, (_, i) => i * step);
@@ -36,6 +38,7 @@ export function mount(el, data, {emit}) {
   box.append(title, bar, plot, keys, note);
   let chosen = null; // index of the point that the cursor shows
   let place = (step) => step; // of a number of updates in the drawing
+  let width = WIDE; // of the drawing
 
   function update(fresh) {
     data = fresh;
@@ -48,13 +51,13 @@ export function mount(el, data, {emit}) {
 
   function draw() {
     const dark = box.hasAttribute("data-dark") ? 1 : 0;
-    const [W, H, L, R, T, B] = [760, 260, 62, 14, 10, 40];
+    const [W, H, L, R, T, B] = [width, 260, 62, 14, 10, 40];
     const all = data.points.flatMap(({values}) => Array.from(values).filter((_, i) => i % 2));
     const svg = h("svg", {viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true"});
     const lasts = data.points.map(({values}, k) => values.length ? `${data.names[k]} ${values.at(-1).toFixed(4)} after ${values.at(-2)} updates` : "").filter(Boolean);
     plot.setAttribute("aria-label", `${data.ylabel}: ${lasts.join("; ") || "no point yet"}`);
     const total = data.total || Math.max(...data.points.flatMap(({values}) => values.at(-2) ?? 0), 1);
-    const [across, up] = [ticks(total), ticks(Math.max(...all, 0) || 1)];
+    const [across, up] = [ticks(total, Math.min(4, W / 150)), ticks(Math.max(...all, 0) || 1)];
     const high = Math.max(up.at(-1), ...all) * 1.03;
     const x = (step) => L + (W - L - R) * step / total;
     const y = (value) => H - B - (H - T - B) * value / high;
@@ -91,7 +94,7 @@ export function mount(el, data, {emit}) {
     const first = data.points[0]?.values;
     if (!first?.length) return;
     const box = plot.getBoundingClientRect();
-    const px = (event.clientX - box.left) * 760 / box.width;
+    const px = (event.clientX - box.left) * width / box.width;
     let best = 0;
     for (let i = 0; i < first.length / 2; i++) if (Math.abs(place(first[2 * i]) - px) < Math.abs(place(first[2 * best]) - px)) best = i;
     chosen = best;
@@ -108,5 +111,11 @@ export function mount(el, data, {emit}) {
     draw();
   });
   update(data);
+  new ResizeObserver(() => { // the curves are drawn to the width that there is
+    const now = Math.min(WIDE, plot.clientWidth || WIDE);
+    if (now === width) return;
+    width = now;
+    draw();
+  }).observe(plot);
   return {update};
 }

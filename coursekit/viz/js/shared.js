@@ -204,7 +204,7 @@ const THEME = `
 .ck { --ink:#1b1b1f; --soft:#5b5b66; --line:#c9c9d2; --field:#f3f3f7; --accent:#0b5fa5; --accent2:#b34700;
   color:var(--ink); font:14px/1.45 system-ui, sans-serif; max-width:760px; padding:4px 0; }
 .ck[data-dark] { --ink:#ececf1; --soft:#a9a9b6; --line:#4a4a55; --field:#2a2a32; --accent:#6db8ff; --accent2:#ffb070; }
-.ck * { box-sizing:border-box; }
+.ck * { box-sizing:border-box; print-color-adjust:exact; }
 .ck strong { font-size:15px; font-weight:600; }
 .ck p { margin:0 0 6px; color:var(--soft); }
 .ck [hidden] { display:none !important; }
