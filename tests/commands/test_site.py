@@ -812,6 +812,7 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
     assert page.evaluate(SLIDE)["number"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_speakers_view_leads_the_audience_and_shows_the_answer(open_page):
     audience = open_page("slides", "03_talk.html")

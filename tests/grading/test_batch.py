@@ -35,6 +35,7 @@ def roster(path, *lines):
     return path
 
 
+@pytest.mark.slow
 def test_two_who_could_be_one_are_both_flagged_and_an_earlier_mark_stays(tmp_path):
     """Anna calls herself Bob on the platform after Bob was marked."""
     students = roster(tmp_path / "class.csv", "s1,Anna Schmidt,,", "s2,Bob Miller,,")
@@ -80,6 +81,7 @@ def test_without_names_an_earlier_mark_stays_too(tmp_path, with_roster):
     assert (out / "feedback" / kept["student"] / NAME / f"{NAME}.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_number_that_equals_an_id_is_nobodys(tmp_path):
     students = roster(tmp_path / "class.csv", "4711,Anna Schmidt,,", "4712,Bob Miller,,")
     given = export(tmp_path / "a.zip", **{"Bob Miller_4711": RIGHT, "Zoe_4712": "x = 1"})
@@ -164,6 +166,7 @@ def test_without_names_nothing_but_the_platforms_tables_leads_to_a_student(tmp_p
     assert records.verify(out, bytes.fromhex((out / "key").read_text())) == [], "refused before it began"
 
 
+@pytest.mark.slow
 def test_many_flags_of_one_kind_do_not_hide_what_else_there_is(tmp_path):
     """An attacker floods the cell: with one long name, with many imports, and many libraries."""
     flood = "if False:\n    import coursekit." + "x" * 9_000 + "\n"
@@ -177,6 +180,7 @@ def test_many_flags_of_one_kind_do_not_hide_what_else_there_is(tmp_path):
     assert len(row["flags"]) < 2_000
 
 
+@pytest.mark.slow
 def test_what_is_borrowed_or_hidden_is_for_the_marker_alone(tmp_path):
     source = "import gc, coursekit.nn.attention as mine\nmax = max\n" + RIGHT
     batch.grade(NAME, [export(tmp_path / "a.zip", Anna_1=source)], tmp_path / "out", home())

@@ -84,6 +84,7 @@ def test_a_killed_worker_loses_nothing(cluster, tmp_path):
         assert db.execute("select count(*) from submitted_assignment").fetchone() == (CLASS,)
 
 
+@pytest.mark.slow
 def test_no_scheduler_is_said(tmp_path):
     (tmp_path / "in" / "alice").mkdir(parents=True)
     nbformat.write(only(), tmp_path / "in" / "alice" / "x.ipynb")
@@ -92,6 +93,7 @@ def test_no_scheduler_is_said(tmp_path):
         batch.grade(NAME, [tmp_path / "in"], tmp_path / "out", home(), scheduler="tcp://127.0.0.1:9")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "tls", "words"),
     [

@@ -342,6 +342,7 @@ def test_students_get_nothing_secret(kit):
     assert not [name for name, data in files.items() for mark in marks if mark in data and name.endswith("ipynb")]
 
 
+@pytest.mark.slow
 def test_a_folder_with_something_in_it_is_not_overwritten(kit):
     out, archive = kit
     before = archive.read_bytes()
@@ -350,6 +351,7 @@ def test_a_folder_with_something_in_it_is_not_overwritten(kit):
     assert archive.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_checks_run_from_the_wheel_alone(kit, tmp_path):
     """As in a student's environment: no tests, no solutions, no nbgrader."""
     wheel = next(kit[0].glob("*.whl"))

