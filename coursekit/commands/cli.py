@@ -97,7 +97,8 @@ def run(
         raise fail("name the lectures to run, such as 'coursekit run 02', or give --all")
     paths = lectures.lectures() if every else [lectures.find_lecture(name) for name in lecture]
     out = out or lectures.home() / "build"
-    if jobs > 1:
+    if jobs > 1:  # a long lecture that began last would run alone at the end
+        paths = sorted(paths, key=lambda path: path.stat().st_size, reverse=True)
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("code cells"))
     failed, stopped = False, False
