@@ -106,7 +106,8 @@ class GPT(Pretrained):
 
     ``h_0 = U W_e + W_p``, ``h_l = block(h_{l-1})``, ``p = softmax(h_L W_e^T)`` (GPT, section 3.1, equation 2): each
     token's vector is the sum of two learned ones, for itself and for its position; blocks follow in which no token
-    sees a later one; and the matrix of the embeddings is that of the output too.
+    sees a later one; and the matrix of the embeddings is that of the output too. From GPT-2 on, ``h_L`` is normalised
+    before it.
 
     Attributes:
         gradient_checkpointing: set it to True and training keeps only what goes into each block, and computes the
@@ -161,7 +162,7 @@ class GPT(Pretrained):
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
-        checkpointed = self.gradient_checkpointing and torch.is_grad_enabled()
+        checkpointed = self.gradient_checkpointing and torch.is_grad_enabled() and not caches
         for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
             step = partial(checkpoint, block, use_reentrant=False) if checkpointed else block
             x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)
@@ -178,8 +179,8 @@ class GPT(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
-                than blocks.
+                ``ids`` are not (B, T), no whole numbers, or, without earlier tokens, none of the vocabulary's; or there
+                are more or fewer caches than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 
@@ -201,8 +202,8 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     still fit.
 
     Raises:
-        ValueError: ``ids`` are not (B, T), T at least 2, or no whole numbers; or ``loss_mask`` has another shape, or is
-            not boolean.
+        ValueError: ``ids`` are not (B, T), T at least 2, or no whole numbers; or a mask has another shape, or is not
+            boolean.
 
     Source: GPT, section 3.1, equation 1.
     """
@@ -210,16 +211,18 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     check_ids(ids)
     if ids.shape[1] < 2:
         raise ValueError(f"ids of shape {tuple(ids.shape)}: at least two tokens, since the first is never predicted")
+    for name in ("mask", "loss_mask"):
+        if name in batch and (batch[name].shape != ids.shape or batch[name].dtype != torch.bool):
+            found = f"{name} of shape {tuple(batch[name].shape)}, {batch[name].dtype}"
+            raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
     learned = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
-    if learned.shape != ids.shape or learned.dtype != torch.bool:
-        found = f"loss_mask of shape {tuple(learned.shape)}, {learned.dtype}"
-        raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
     learned = learned[:, 1:]  # (B, T - 1)
     if mask is not None:
         learned = learned & mask[:, 1:] & mask[:, :-1]  # nothing is learned from what is predicted at padding
         mask = mask[:, :-1]
         mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
     logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
+    check_ids(ids[:, -1:], logits.shape[-1])  # the only ones that the model has not read
     target = ids[:, 1:].masked_fill(~learned, -100)  # (B, T - 1); -100 is the number that cross_entropy leaves out
     logits = logits.float().flatten(0, 1)  # (B, T - 1, V) -> (B (T - 1), V)
     return F.cross_entropy(logits, target.flatten(), reduction="sum"), learned.sum()

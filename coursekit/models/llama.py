@@ -3,14 +3,15 @@
 Read it top to bottom: the configuration with the published sizes, the model. Its objective is GPT's, ``gpt_loss`` in
 ``models/gpt.py``, and it is used as a GPT is. Five things have changed: positions turn queries and keys instead of
 being added (``nn/rotary.py``), the norms subtract no mean (``nn/norms.py``), the feed-forward networks have a gate
-(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/attention.py``), nothing has a bias.
+(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/attention.py``), nothing has a bias but,
+with ``qkv_bias``, queries, keys and values.
 
 Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/positions.py``, ``rotary_angles`` in
 ``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in
 ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
-Dh size of a head, L = n_layers.
+G = n_kv_heads, Dh size of a head, F = d_ff, L = n_layers.
 
 Source: Touvron et al. (2023), *LLaMA: Open and Efficient Foundation Language Models*, arXiv 2302.13971; *Llama 2: Open
 Foundation and Fine-Tuned Chat Models*, arXiv 2307.09288; Grattafiori et al. (2024), *The Llama 3 Herd of Models*, arXiv
@@ -42,12 +43,12 @@ class LlamaConfig:
 
     Attributes:
         vocab_size: V.
-        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
-        n_kv_heads: heads of keys and values, a divisor of H.
+        d_model, n_heads, d_ff, n_layers: D, H, F (the width of the feed-forward networks), L.
+        n_kv_heads: G, heads of keys and values, a divisor of H; None for H.
         d_head: size of a head; None for D / H.
         max_length: largest number of tokens, the context length.
         window: positions that a layer reaches, a token's own among them; None for all.
-        rotary_base: the slower its root, the slower the slowest pair of entries turns.
+        rotary_base: the larger it is, the slower the slowest pair of entries turns.
         rotary_scaling: for texts longer than those of the training; None for none.
         eps: of every norm.
         tied: whether the matrix of the embeddings is that of the output too.
@@ -59,7 +60,7 @@ class LlamaConfig:
     vocab_size: int = 32_000
     d_model: int = 4096
     n_heads: int = 32
-    n_kv_heads: int = 32
+    n_kv_heads: int | None = None
     d_ff: int = 11_008
     n_layers: int = 32
     d_head: int | None = None
@@ -74,6 +75,8 @@ class LlamaConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
+        if self.n_kv_heads is None:
+            object.__setattr__(self, "n_kv_heads", self.n_heads)
         check_sizes(self, "vocab_size", "d_model", "n_heads", "n_kv_heads", "d_ff", "n_layers", "max_length")
         check_dropout(self)
         if self.n_heads % self.n_kv_heads:
@@ -198,8 +201,8 @@ class Llama(Pretrained):
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or
-                ``ids`` are not (B, T), no whole numbers, or none of the vocabulary's; or there are more or fewer caches
-                than blocks.
+                ``ids`` are not (B, T), no whole numbers, or, without earlier tokens, none of the vocabulary's; or there
+                are more or fewer caches than blocks.
         """
         return self.logits(self.hidden(ids, mask, caches))
 

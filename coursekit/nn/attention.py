@@ -292,6 +292,8 @@ class MultiHeadAttention(Attention):
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
+        if window is not None and window < 1:
+            raise ValueError(f"window={window}: must be at least 1, or None for all positions")
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
         if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")
@@ -332,14 +334,14 @@ class MultiHeadAttention(Attention):
             (B, T, D).
 
         Raises:
-            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``rotary`` or ``qk_norm``; or
-                see ``attend``.
+            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``causal``, ``rotary`` or
+                ``qk_norm``; or see ``attend``.
         """
         for name, given, axes in (("x", x, "B, T"), ("memory", memory, "B, S")):
             if given is not None and (given.dim() != 3 or given.shape[-1] != self.d_model):
                 raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
-        if memory is not None and not (rotary is None and self.query_norm is None):
-            raise ValueError("rotary and qk_norm work in self-attention alone: leave them out where there is a memory")
+        if memory is not None and (causal or rotary is not None or self.query_norm is not None):
+            raise ValueError("causal, rotary and qk_norm are for self-attention: leave them out with a memory")
         if memory is None:
             query, key, value = self.split(self.qkv(x))  # (B, H, T, Dh), (B, G, T, Dh), (B, G, T, Dv)
             if self.query_norm is not None:

@@ -6,6 +6,8 @@ Legend: B batch, T tokens written so far, V vocabulary size.
 import torch
 from torch import Tensor
 
+from coursekit.nn.checks import check_all
+
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     """``logits / temperature``: below 1 the likely becomes likelier, above 1 all become more alike.
@@ -87,6 +89,7 @@ def draw(p: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """
     exact = torch.float32 if p.device.type == "mps" else torch.float64  # a Mac's GPU has no float64
     total = p.cumsum(dim=-1, dtype=exact)
+    check_all(total[:, -1] > 0, "nothing can be drawn: the logits hold nan, or all of a row are -inf")
     u = torch.rand(len(p), 1, dtype=exact, device=p.device, generator=generator)
     # u < 1, so the number stays below the last total; equal totals, which are steps of probability 0, are passed over
     return torch.searchsorted(total, u * total[:, -1:], right=True)[:, 0]

@@ -79,6 +79,12 @@ def gain_of_bf16(width: int = 256, rounds: int = 10) -> float:
     return best[torch.float32] / best[torch.bfloat16]
 
 
+def check_precision(precision: str) -> None:
+    """Refuse what ``autocast`` does not know."""
+    if precision not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f"precision={precision!r}: must be 'auto', 'float32' or 'bfloat16'")
+
+
 def autocast(where: torch.device, precision: str = "auto") -> contextlib.AbstractContextManager:
     """Context in which matrix products run in bfloat16, weights staying float32.
 
@@ -86,8 +92,7 @@ def autocast(where: torch.device, precision: str = "auto") -> contextlib.Abstrac
         where: the model's device.
         precision: ``"float32"``, ``"bfloat16"``, or ``"auto"`` for bfloat16 where ``has_fast_bf16``.
     """
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise ValueError(f"precision={precision!r}: must be 'auto', 'float32' or 'bfloat16'")
+    check_precision(precision)
     if precision == "bfloat16" or (precision == "auto" and has_fast_bf16(where)):
         return torch.autocast(where.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()

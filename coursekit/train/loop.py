@@ -7,6 +7,7 @@ the number of things summed (tokens, images, ...).
 import math
 import os
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ from coursekit.train.checkpoint import (
     save_weights,
     set_random_state,
 )
-from coursekit.train.device import autocast
+from coursekit.train.device import autocast, check_precision
 from coursekit.train.ema import EMA
 from coursekit.train.optim import Schedule, constant
 
@@ -128,9 +129,12 @@ class Training:
         save_every: int = 500,
     ):
         whole = {"steps": steps, "accumulate": accumulate, "log_every": log_every, "save_every": save_every}
-        for name, value in (whole | {"evaluate_every": evaluate_every}).items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
+        for name, value in (whole | {"evaluate_every": evaluate_every, "patience": patience}).items():
+            if value is not None and (not isinstance(value, Integral) or value < 1):
+                raise ValueError(f"{name}={value}: must be a whole number, at least 1")
+        if clip is not None and not clip > 0:
+            raise ValueError(f"clip={clip}: must be above 0, or None for no clipping")
+        check_precision(precision)
         if not hasattr(data, "__next__"):
             raise ValueError(
                 f"data of type {type(data).__name__}: must give a batch at each next(data), without end; Shuffled and "
@@ -138,6 +142,9 @@ class Training:
             )
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
+        learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if learned.isdisjoint(map(id, model.parameters())):
+            raise ValueError("the optimizer has none of the model's parameters: make it from model.parameters()")
         self.model, self.loss_fn, self.data, self.optimizer = model, loss_fn, data, optimizer
         self.steps, self.schedule, self.decay_schedule, self.accumulate = steps, schedule, decay_schedule, accumulate
         self.clip, self.clip_each = clip, clip_each
@@ -321,6 +328,7 @@ class Training:
             raise ValueError(f"monitor={self.monitor!r}: evaluate returned only {', '.join(metrics)}")
         value = metrics[self.monitor]
         better = self.best is None or (value > self.best if self.higher_is_better else value < self.best)
+        better &= not math.isnan(value)  # nothing would ever be better than it
         self.without_better = 0 if better else self.without_better + 1
         if better:
             self.best = value

@@ -248,6 +248,10 @@ def test_at_first_it_knows_nothing():
     assert (total / count).item() == pytest.approx(np.log(V), abs=0.05)
 
 
+def test_without_a_number_every_head_has_its_own_keys():
+    assert LlamaConfig(d_model=64, n_heads=4).n_kv_heads == 4
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,12 @@ def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
     assert len(drawn.unique()) == len(place)
 
 
+@pytest.mark.parametrize("row", [[0.0, torch.nan, 1.0], [-torch.inf] * 3])
+def test_where_nothing_can_be_drawn_that_is_said(row):
+    with pytest.raises(ValueError, match="nothing can be drawn: the logits hold nan, or all of a row are -inf"):
+        next_token(torch.tensor([[1.0, 2.0, 3.0], row]))
+
+
 def test_temperature_0_takes_the_largest():
     logits = some_logits(3)
     assert torch.equal(next_token(logits, 0.0, top_k=3, top_p=0.1), logits.argmax(dim=-1))

@@ -146,6 +146,19 @@ def test_an_equal_metric_is_no_better_one(tmp_path, higher_is_better):
     assert '"step": 1,' in (tmp_path / "best.json").read_text()
 
 
+@pytest.mark.parametrize("higher_is_better", [False, True])
+def test_nan_is_never_the_best(tmp_path, higher_is_better):
+    """Nothing is better than nan, so that a run would stop while it improves, with the weights of that moment kept."""
+    values = iter([math.nan, 1.0, 2.0, math.nan] if higher_is_better else [math.nan, 2.0, 1.0, math.nan])
+    model = linear()
+    options = {"evaluate": lambda model: {"valid": next(values)}, "evaluate_every": 1, "monitor": "valid"}
+    options |= {"patience": 3, "higher_is_better": higher_is_better, "folder": tmp_path}
+    training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 4, **options)
+    training.fit()
+    assert training.step == 4
+    assert '"step": 3,' in (tmp_path / "best.json").read_text()
+
+
 def test_a_run_that_was_killed_has_the_patience_that_is_left(tmp_path):
     values = iter(range(20))  # worse every time
 
@@ -359,15 +372,22 @@ def test_the_average_takes_the_weights_after_each_update():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        *(({name: 0}, f"{name}=0: must be at least 1") for name in ("steps", "accumulate", "log_every", "save_every")),
-        *(({"evaluate_every": n}, f"evaluate_every={n}: must be at least 1") for n in (0, -1)),
+        *(
+            ({name: n}, f"{name}={n}: must be a whole number, at least 1")
+            for name in ("steps", "accumulate", "log_every", "save_every", "evaluate_every", "patience")
+            for n in (0, -1, 2.5)
+        ),
+        *(({"clip": x}, f"clip={x}: must be above 0, or None for no clipping") for x in (0.0, -1.0, math.nan)),
+        ({"precision": "half"}, "precision='half': must be 'auto', 'float32' or 'bfloat16'"),
+        ({"optimizer": adamw(linear(), 0.1)}, "none of the model's parameters: make it from model.parameters"),
         ({"patience": 1}, "patience needs evaluate"),
     ],
 )
 def test_nonsense_is_refused(wrong, says):
     model = linear()
+    options = {"optimizer": adamw(model, 0.1), "steps": 5} | wrong
     with pytest.raises(ValueError, match=says):
-        Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), **{"steps": 5} | wrong)
+        Training(model, squared, Shuffled(regression(), 8), **options)
 
 
 def test_a_loss_without_its_count_is_refused():
