@@ -19,6 +19,11 @@ OVERFLOWING = """() => Reveal.getSlides().flatMap((slide, i) => {
   return slide.scrollHeight > slide.clientHeight + 1 ? [[i + 1, slide.scrollHeight]] : [];
 })"""
 
+PRINTED = """() => [...document.querySelectorAll(".slides > section > section")].flatMap((slide, i) => {
+  const bottom = (el) => el.getBoundingClientRect().bottom, end = Math.max(...[...slide.children].map(bottom));
+  return end > bottom(slide) + 1 ? [[i + 1, Math.round(720 + (end - bottom(slide)) / slide.currentCSSZoom)]] : [];
+})"""
+
 
 def main() -> None:
     results = home() / "build"
@@ -32,6 +37,9 @@ def main() -> None:
             page.wait_for_function("window.Reveal?.isReady()", timeout=120_000)
             print(f"{path.stem}: {page.evaluate('Reveal.getTotalSlides()')} slides", flush=True)
             wrong += [f"{path.stem}, slide {i}: {height} pixels of 720" for i, height in page.evaluate(OVERFLOWING)]
+            page.emulate_media(media="print")
+            wrong += [f"{path.stem}, slide {i} on paper: {height} pixels of 720" for i, height in page.evaluate(PRINTED)]
+            page.emulate_media(media="screen")
         browser.close()
     sys.exit("\n".join(wrong) or 0)  # an empty text would be a failure
 

@@ -590,7 +590,10 @@ def question_first(notebook: Any) -> Any:
 
 
 def copy_reveal(folder: Path) -> None:
-    """Copy reveal.js out of the Python package that ships it."""
+    """Copy reveal.js out of the Python package that ships it, without its styles for paper.
+
+    They give every text another size and lay out every ``div`` anew, so that what fits on the screen would not on paper.
+    """
     if folder.exists():
         return
     package = Path(importlib.util.find_spec("sphinx_revealjs").origin).parent / "_static" / "revealjs"
@@ -600,6 +603,9 @@ def copy_reveal(folder: Path) -> None:
         shutil.copytree(package / "dist", copy / "dist", ignore=shutil.ignore_patterns("*.map", "*.mjs", "*.esm.js"))
         shutil.copytree(package / "plugin" / "notes", copy / "plugin" / "notes")
         shutil.copy(package / "LICENSE", copy)
+        styles = copy / "dist" / "reveal.css"
+        on_paper = re.compile(r"@media print\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}")
+        styles.write_text(on_paper.sub("", styles.read_text(encoding="utf-8")), encoding="utf-8")
         copy.rename(folder)
 
 

@@ -7,6 +7,7 @@ const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a w
 const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
   ul, ol, table, tbody, pre, code, blockquote`;
 const LARGEST = 1.6; // a figure or a widget, where there is room
+const ON_PAPER = 20; // pixels that the many rows of a table gain where each is rounded to whole ones
 const HEADING = "h1, h2, h3, h4, h5, h6";
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
@@ -16,8 +17,11 @@ const bottomOf = (el) => el.getBoundingClientRect().bottom;
 /** Whether something of `el` is seen at all: a frame without content is not. */
 const seen = (el) => el.getBoundingClientRect().height > 1;
 
+const indent = (text) => text.search(/[^ ]/);
+
 /** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does.
- *  It is cut at an empty line, between two functions, where that leaves at least half of these lines. */
+ *  It is cut at an empty line, between two functions, where that leaves at least half of these lines, else not above a
+ *  line that is indented more, which belongs to the one before it. */
 function linesBelow(pre, bottom) {
   const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
   const range = document.createRange();
@@ -29,13 +33,14 @@ function linesBelow(pre, bottom) {
       range.setEnd(text, i + 1);
       const line = range.getBoundingClientRect();
       if (line.height && line.bottom > bottom) break;
-      if (line.height) cuts.push([text, i + 1, whole[before + i + 1] === "\n"]);
+      const at = before + i + 1, here = indent(whole.slice(whole.lastIndexOf("\n", at - 2) + 1)), next = indent(whole.slice(at));
+      if (line.height) cuts.push([text, i + 1, whole[at] === "\n", next <= here]);
     }
     before += text.data.length;
   }
   if (!cuts.length) return null;
-  const last = cuts.findLastIndex(([, , empty]) => empty);
-  const cut = cuts[last + 1 >= cuts.length / 2 ? last : cuts.length - 1].slice(0, 2);
+  const last = [2, 3].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 2);
+  const cut = (cuts[last] ?? cuts.at(-1)).slice(0, 2);
   range.selectNodeContents(pre);
   range.setStart(...cut);
   if (!range.toString().trim()) return null;
@@ -59,7 +64,9 @@ function below(el, bottom) {
   const rest = below(parts[first], bottom);
   if (!rest) {
     while (first > 1 && parts[first - 1].matches(HEADING)) first--; // no heading alone at the end
-    if (!parts.slice(0, first).some(seen)) return null;
+    const kept = parts.slice(0, first);
+    if (!kept.some(seen)) return null;
+    if (el.closest(LISTING) && !kept.some((part) => part.matches("pre") || part.querySelector("pre"))) return null; // its title alone
   }
   const tail = el.cloneNode(false);
   tail.removeAttribute("id");
@@ -71,7 +78,8 @@ function below(el, bottom) {
 
 /** Draw what is on a slide smaller, so that it fits, as far as it can still be read. */
 function shrink(slide) {
-  for (let zoom = 0.95; heightOf(slide) > HEIGHT && zoom >= SMALLEST; zoom -= 0.05) {
+  const room = slide.querySelector("td") ? HEIGHT - ON_PAPER : HEIGHT;
+  for (let zoom = 0.95; heightOf(slide) > room && zoom >= SMALLEST; zoom -= 0.05) {
     for (const part of slide.children) part.style.zoom = zoom;
   }
 }
@@ -160,7 +168,17 @@ function head(slides) {
   }
 }
 
+/** What is laid out for a narrow window is left out: the slides are as wide everywhere, in the speaker's small views too. */
+function asOnAWideScreen() {
+  for (const sheet of [...document.styleSheets].filter((one) => !one.href)) {
+    for (let i = sheet.cssRules.length - 1; i >= 0; i--) {
+      if (/max-width/.test(sheet.cssRules[i].conditionText)) sheet.deleteRule(i);
+    }
+  }
+}
+
 async function begin() {
+  asOnAWideScreen();
   const reveal = document.querySelector(".reveal");
   await Promise.all([document.fonts.ready, ...[...document.images].map((image) => image.decode().catch(() => {}))]);
   reveal.classList.add("measured");
@@ -191,5 +209,20 @@ async function begin() {
     });
   }
 }
+
+// The speaker's view takes a while to be laid out, and then leads the audience to where they were when it was opened.
+const placeOf = ({indexh, indexv}) => `${indexh}/${indexv}`;
+const openWindow = window.open;
+let opened = null; // that place, until the view is ready
+window.open = (...given) => {
+  opened = placeOf(Reveal.getState());
+  return openWindow.apply(window, given);
+};
+addEventListener("message", (event) => {
+  if (opened === null || typeof event.data !== "string") return;
+  const said = JSON.parse(event.data);
+  if (said.type === "connected") setTimeout(() => { opened = null; }, 3000);
+  if (said.method === "setState" && placeOf(said.args[0]) === opened) event.stopImmediatePropagation();
+});
 
 addEventListener("load", begin); // widgets and pictures have their size
