@@ -38,7 +38,7 @@ def main() -> None:
             print(f"{path.stem}: {page.evaluate('Reveal.getTotalSlides()')} slides", flush=True)
             wrong += [f"{path.stem}, slide {i}: {height} pixels of 720" for i, height in page.evaluate(OVERFLOWING)]
             page.emulate_media(media="print")
-            wrong += [f"{path.stem}, slide {i} on paper: {height} pixels of 720" for i, height in page.evaluate(PRINTED)]
+            wrong += [f"{path.stem}, {i} on paper: {height} pixels of 720" for i, height in page.evaluate(PRINTED)]
             page.emulate_media(media="screen")
         browser.close()
     sys.exit("\n".join(wrong) or 0)  # an empty text would be a failure

@@ -592,7 +592,7 @@ def question_first(notebook: Any) -> Any:
 def copy_reveal(folder: Path) -> None:
     """Copy reveal.js out of the Python package that ships it, without its styles for paper.
 
-    They give every text another size and lay out every ``div`` anew, so that what fits on the screen would not on paper.
+    They give every text another size and lay out every ``div`` anew, so that not all would fit that fits on the screen.
     """
     if folder.exists():
         return

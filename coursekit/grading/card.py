@@ -45,6 +45,8 @@ def overview(parts: Sequence[Part], written: dict[str, int]) -> str:
     for number, part in enumerate(parts, 1):
         kind = GREY if part.earned is None else GREEN if part.earned == part.points else AMBER if part.earned else RED
         points = "not checked yet" if part.earned is None else f"{part.earned} of {part.points}"
+        if not part.answered:
+            kind, points = AMBER, "not answered yet"
         lines += line(kind, f"{number} · <b>{html.escape(part.name)}</b> {badge(kind, points)}")
     for number, (name, points) in enumerate(written.items(), len(parts) + 1):
         lines += line(GREY, f"{number} · <b>{html.escape(name)}</b> {points} points: a person reads it")

@@ -119,6 +119,7 @@ class Part:
     result: str = ""
     seconds: float = 20
     earned: int | None = None  # by the latest check in this session
+    answered: bool = True  # unless that found what the exercise begins with
 
     def __post_init__(self):
         self.result = self.result or self.name
@@ -274,6 +275,7 @@ class Part:
                 answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
         verdicts = self.verdicts(cases, answers, faults)
         self.earned = sum(verdict.points for verdict in verdicts)
+        self.answered = self.earned > 0 or UNANSWERED not in [verdict.words for verdict in verdicts]
         title, rows, told = f"{self.name}: {self.earned} of {self.points} points", [], set()
         for verdict in verdicts:
             shown, number = SAME if verdict.words in told else verdict.words, verdict.case
@@ -284,8 +286,7 @@ class Part:
             if not show(f"✓ {title}", "card", self, rows):
                 print(f"✓ {title}")
             return
-        mark = "○" if all(row.words == UNANSWERED for row in rows) else "✗"
-        lines, width = [f"{mark} {title}"], max(map(len, self.aspects))
+        lines, width = [f"{'✗' if self.answered else '○'} {title}"], max(map(len, self.aspects))
         for (aspect, points, of, _, _), shown, details in rows:
             line = f"{aspect:{width}}  {points} of {of}" + (f": {shown}" if shown else "")
             lines += textwrap.wrap(line, 92, initial_indent="  ", subsequent_indent=" " * (width + 4))
@@ -323,7 +324,7 @@ def score(parts: Sequence[Part], written: dict[str, int]) -> None:
     for number, part in enumerate(parts, 1):
         earned = part.earned or 0
         bar = "█" * round(10 * earned / part.points)
-        note = "" if part.earned is not None else "  not checked yet"
+        note = "  not checked yet" if part.earned is None else "" if part.answered else "  not answered yet"
         lines.append(f"{number}  {part.name:{width}}  {bar:░<10}  {earned:3} of {part.points:3}{note}")
     for number, (name, points) in enumerate(written.items(), len(parts) + 1):
         lines.append(f"{number}  {name:{width}}  {'':10}    – of {points:3}  a person reads it")

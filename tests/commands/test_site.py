@@ -905,6 +905,18 @@ def test_the_contents_follow_the_reader(open_page):
 
 
 @pytest.mark.browser
+def test_after_a_jump_the_contents_mark_what_is_read(open_page):
+    """The theme marks an entry on the way, and goes on doing so."""
+    page = open_page("site", "lectures/01_sums.html")
+    marked = """document.querySelector(".bd-sidebar-secondary .active[href='#a-formula']")"""
+    page.add_style_tag(content="article section { padding-bottom: 1500px }")
+    page.evaluate("document.getElementById('a-formula').scrollIntoView()")
+    page.wait_for_function(f"{marked} !== null")
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_function(f"{marked} === null")
+
+
+@pytest.mark.browser
 def test_a_link_to_a_claim_opens_the_cell_that_makes_it(open_page):
     page = open_page("site", "lectures/01_sums.html")
     fold = "document.querySelector('.claimed').nextElementSibling.querySelector('details')"

@@ -126,7 +126,23 @@ function follow() {
   if (top < box.top + 40 || bottom > Math.min(box.bottom, innerHeight) - 40) contents.scrollTop += top - box.top - box.height / 3;
 }
 
-if (contents) addEventListener("scroll", () => requestAnimationFrame(follow), {passive: true});
+/** After a long jump the theme goes on marking an entry on the way: the last heading above the reader's eye is right. */
+function mark() {
+  const links = [...contents.querySelectorAll("a.nav-link[href^='#']")];
+  const headOf = (link) => document.getElementById(decodeURIComponent(link.hash.slice(1)));
+  const here = links.filter((link) => headOf(link)?.getBoundingClientRect().top < 150).at(-1);
+  for (const link of links) link.classList.toggle("active", link.parentElement.contains(here ?? null));
+  follow();
+}
+
+let still;
+if (contents) {
+  addEventListener("scroll", () => {
+    requestAnimationFrame(follow);
+    clearTimeout(still);
+    still = setTimeout(mark, 150);
+  }, {passive: true});
+}
 
 // --- the cell of a claim that a link leads to is open
 

@@ -104,7 +104,8 @@ def quotient(e: Tensor, mask: Tensor) -> Tensor:
 
 
 SOFTMAXES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "the highest score is a masked one, and beside it the allowed ones vanish: mask first, then find the maximum": (
+    "the highest score is a masked one: beside it as the maximum the allowed ones vanish, and its exp may be inf, and "
+    "inf times 0 is nan: put -inf at the masked places first": (
         lambda scores, mask: quotient((scores - scores.amax(dim=-1, keepdim=True)).exp(), mask)
     ),
     "the weights of a row no longer sum to 1: mask the scores before the softmax, not the weights after it": (
