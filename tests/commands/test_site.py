@@ -669,6 +669,8 @@ def test_slides_go_on_by_key_and_fragments_appear(open_page):
     page.keyboard.press("ArrowRight")
     assert "two and two" in shown.last.inner_text()
     assert page.locator(".slide-number").inner_text().split() == ["5", "/", "6"]
+    zooms = "all => all.map((part) => part.style.zoom)"
+    assert not any(shown.last.locator(":scope > *").evaluate_all(zooms)), "what fits is as large as it is, a table too"
 
 
 SLIDE = """() => {

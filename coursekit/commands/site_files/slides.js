@@ -7,7 +7,6 @@ const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a w
 const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
   ul, ol, table, tbody, pre, code, blockquote`;
 const LARGEST = 1.6; // a figure or a widget, where there is room
-const ON_PAPER = 20; // pixels that the many rows of a table gain where each is rounded to whole ones
 const HEADING = "h1, h2, h3, h4, h5, h6";
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
@@ -78,8 +77,7 @@ function below(el, bottom) {
 
 /** Draw what is on a slide smaller, so that it fits, as far as it can still be read. */
 function shrink(slide) {
-  const room = slide.querySelector("td") ? HEIGHT - ON_PAPER : HEIGHT;
-  for (let zoom = 0.95; heightOf(slide) > room && zoom >= SMALLEST; zoom -= 0.05) {
+  for (let zoom = 0.95; heightOf(slide) > HEIGHT && zoom >= SMALLEST; zoom -= 0.05) {
     for (const part of slide.children) part.style.zoom = zoom;
   }
 }
