@@ -217,7 +217,7 @@ window.open = (...given) => {
   return openWindow.apply(window, given);
 };
 addEventListener("message", (event) => {
-  if (opened === null || typeof event.data !== "string") return;
+  if (opened === null || typeof event.data !== "string" || !event.data.startsWith("{")) return;
   const said = JSON.parse(event.data);
   if (said.type === "connected") setTimeout(() => { opened = null; }, 3000);
   if (said.method === "setState" && placeOf(said.args[0]) === opened) event.stopImmediatePropagation();

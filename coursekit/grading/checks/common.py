@@ -104,8 +104,8 @@ def quotient(e: Tensor, mask: Tensor) -> Tensor:
 
 
 SOFTMAXES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "the highest score is a masked one: beside it as the maximum the allowed ones vanish, and its exp may be inf, and "
-    "inf times 0 is nan: put -inf at the masked places first": (
+    "the highest score is a masked one: taken as the maximum, it makes the allowed ones vanish, and if it is not, its "
+    "exp may be inf, and inf times 0 is nan; put -inf at the masked places first": (
         lambda scores, mask: quotient((scores - scores.amax(dim=-1, keepdim=True)).exp(), mask)
     ),
     "the weights of a row no longer sum to 1: mask the scores before the softmax, not the weights after it": (
