@@ -819,11 +819,14 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
 def test_the_speakers_view_leads_the_audience_and_shows_the_answer(open_page):
     audience = open_page("slides", "03_talk.html")
     audience.wait_for_function(READY)
+    before = audience.evaluate("Reveal.getState()")
     with audience.expect_popup() as opened:
         audience.keyboard.press("s")
     speaker = opened.value
-    audience.keyboard.press("Space")  # before the view is laid out
+    audience.keyboard.press("ArrowRight")  # before the view is laid out, which then says where it was opened
+    audience.evaluate("Reveal.slide(1, 0)")
     begun = audience.evaluate(SLIDE)
+    audience.evaluate("state => postMessage(JSON.stringify({method: 'setState', args: [state]}), '*')", before)
     copy = speaker.frame_locator("#current-slide iframe").locator("body")
     copy.locator(".ck").nth(1).wait_for(state="attached")
     speaker.wait_for_function("document.querySelector('#current-slide iframe').contentWindow.Reveal.isReady()")
