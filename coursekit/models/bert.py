@@ -12,13 +12,15 @@ Legend: B batch, T tokens, V vocabulary size, D = d_model, K labels, N masked to
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import can_sync, check_all, check_dropout, check_heads, check_sizes, check_text
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
@@ -105,14 +107,11 @@ class Bert(Pretrained):
         self.dropout = nn.Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             Block(
-                c.d_model,
-                c.n_heads,
-                c.d_ff,
+                MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                FeedForward(c.d_model, c.d_ff, "gelu"),
+                norm=partial(nn.LayerNorm, eps=EPS),
                 norm_first=False,
-                activation="gelu",
-                eps=EPS,
                 dropout=c.dropout,
-                ff_dropout=0.0,  # Google's program leaves the hidden units whole
             )
             for _ in range(c.n_layers)
         )

@@ -7,7 +7,7 @@ Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/po
 ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
-F = d_ff, L = n_layers.
+L = n_layers.
 
 Source: Radford, Narasimhan, Salimans and Sutskever (2018), *Improving Language Understanding by Generative
 Pre-Training* (GPT); Radford, Wu, Child, Luan, Amodei and Sutskever (2019), *Language Models are Unsupervised Multitask
@@ -24,8 +24,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.attention import Cache
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
@@ -41,7 +41,7 @@ class GPTConfig:
 
     Attributes:
         vocab_size: V.
-        d_model, n_heads, d_ff, n_layers: D, H, F (the width of the feed-forward networks), L.
+        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
         max_length: largest number of tokens, the context length.
         dropout: in training: on the embeddings, the attention weights and both branches of a block.
         norm_first: True from GPT-2 on: layer norm before each branch, one more at the end, and the layers that write
@@ -124,14 +124,12 @@ class GPT(Pretrained):
         self.dropout = nn.Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             Block(
-                c.d_model,
-                c.n_heads,
-                c.d_ff,
+                MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                # the papers say GELU; the programs compute it with tanh, the first GPT's too
+                FeedForward(c.d_model, c.d_ff, "gelu_tanh"),
+                norm=partial(nn.LayerNorm, eps=EPS),
                 norm_first=c.norm_first,
-                activation="gelu_tanh",  # the papers say GELU; the programs compute it with tanh, the first GPT's too
-                eps=EPS,
                 dropout=c.dropout,
-                ff_dropout=0.0,  # the program leaves the hidden units whole
             )
             for _ in range(c.n_layers)
         )

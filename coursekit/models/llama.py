@@ -11,7 +11,7 @@ Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/po
 ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
-G = n_kv_heads, Dh size of a head, F = d_ff, L = n_layers.
+G = n_kv_heads, Dh size of a head, L = n_layers.
 
 Source: Touvron et al. (2023), *LLaMA: Open and Efficient Foundation Language Models*, arXiv 2302.13971; *Llama 2: Open
 Foundation and Fine-Tuned Chat Models*, arXiv 2307.09288; Grattafiori et al. (2024), *The Llama 3 Herd of Models*, arXiv
@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.attention import Cache
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
@@ -43,7 +43,7 @@ class LlamaConfig:
 
     Attributes:
         vocab_size: V.
-        d_model, n_heads, d_ff, n_layers: D, H, F (the width of the feed-forward networks), L.
+        d_model, n_heads, d_ff, n_layers: D, H, the width of the feed-forward networks, L.
         n_kv_heads: G, heads of keys and values, a divisor of H; None for H.
         d_head: size of a head; None for D / H.
         max_length: largest number of tokens, the context length.
@@ -145,21 +145,21 @@ class Llama(Pretrained):
         norm = partial(RMSNorm, eps=c.eps)
         self.blocks = nn.ModuleList(
             Block(
-                c.d_model,
-                c.n_heads,
-                c.d_ff,
+                MultiHeadAttention(
+                    c.d_model,
+                    c.n_heads,
+                    bias=False,
+                    d_key=c.head_size,
+                    d_value=c.head_size,
+                    n_kv_heads=c.n_kv_heads,
+                    window=c.window,
+                    qk_norm=norm if c.qk_norm else None,
+                    qkv_bias=c.qkv_bias,
+                    dropout=c.dropout,
+                ),
+                FeedForward(c.d_model, c.d_ff, "silu", bias=False, gated=True),
                 norm=norm,
-                activation="silu",
-                gated=True,
-                bias=False,
-                d_key=c.head_size,
-                d_value=c.head_size,
-                n_kv_heads=c.n_kv_heads,
-                window=c.window,
-                qk_norm=norm if c.qk_norm else None,
-                qkv_bias=c.qkv_bias,
                 dropout=c.dropout,
-                ff_dropout=0.0,
             )
             for _ in range(c.n_layers)
         )

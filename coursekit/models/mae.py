@@ -12,12 +12,14 @@ decoder.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_sizes
 from coursekit.nn.positions import sinusoidal
 
@@ -145,7 +147,11 @@ class MAE(nn.Module):
         self.mask_token = nn.Parameter(torch.empty(1, 1, E).normal_(std=STD))
         self.positions = nn.Parameter(sinusoidal_2d(side, E), requires_grad=False)
         self.blocks = nn.ModuleList(
-            Block(E, c.decoder_heads, 4 * E, norm_first=True, activation="gelu", eps=c.vit.eps)
+            Block(
+                MultiHeadAttention(E, c.decoder_heads),
+                FeedForward(E, 4 * E, "gelu"),
+                norm=partial(nn.LayerNorm, eps=c.vit.eps),
+            )
             for _ in range(c.decoder_layers)
         )
         self.norm = nn.LayerNorm(E, eps=c.vit.eps)

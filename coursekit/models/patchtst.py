@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.losses import pinball_loss
 from coursekit.nn.positions import LearnedPositions
@@ -85,7 +86,11 @@ class PatchEncoder(nn.Module):
         self.positions = LearnedPositions(c.n_patches, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
         self.blocks = nn.ModuleList(
-            Block(c.d_model, c.n_heads, c.d_ff, norm_first=True, activation="gelu", dropout=c.dropout)
+            Block(
+                MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                FeedForward(c.d_model, c.d_ff, "gelu", dropout=c.dropout),
+                dropout=c.dropout,
+            )
             for _ in range(c.n_layers)
         )
 

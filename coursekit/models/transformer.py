@@ -12,13 +12,14 @@ Legend: B batch, S source tokens, T target tokens, V vocabulary size, D = d_mode
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.attention import Cache
-from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock
+from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock, FeedForward
 from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
@@ -111,15 +112,15 @@ class Transformer(nn.Module):
             c.max_length, c.d_model
         )
         self.dropout = nn.Dropout(c.dropout)
-        options = {  # of both stacks
-            "norm_first": c.norm_first,
-            "activation": c.activation,
-            "dropout": c.dropout,
-            "d_key": c.d_key,
-            "d_value": c.d_value,
-        }
-        self.encoder = nn.ModuleList(Block(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
-        self.decoder = nn.ModuleList(DecoderBlock(c.d_model, c.n_heads, c.d_ff, **options) for _ in range(c.n_layers))
+        attention = partial(
+            MultiHeadAttention, c.d_model, c.n_heads, dropout=c.dropout, d_key=c.d_key, d_value=c.d_value
+        )
+        feed_forward = partial(FeedForward, c.d_model, c.d_ff, c.activation, dropout=c.dropout)
+        options = {"norm_first": c.norm_first, "dropout": c.dropout}
+        self.encoder = nn.ModuleList(Block(attention(), feed_forward(), **options) for _ in range(c.n_layers))
+        self.decoder = nn.ModuleList(
+            DecoderBlock(attention(), attention(), feed_forward(), **options) for _ in range(c.n_layers)
+        )
         self.encoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
         self.decoder_norm = nn.LayerNorm(c.d_model) if c.norm_first else nn.Identity()
         # zero as published; translators of the Marian family bring one along

@@ -12,6 +12,7 @@ K classes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt
 
 import torch
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.positions import GridPositions, check_resize
 
@@ -182,15 +184,11 @@ class ViT(Pretrained):
         rise = [c.drop_path * i / max(1, c.n_layers - 1) for i in range(c.n_layers)]
         self.blocks = nn.ModuleList(
             Block(
-                c.d_model,
-                c.n_heads,
-                c.d_ff,
-                norm_first=True,
+                MultiHeadAttention(c.d_model, c.n_heads),  # no dropout of the weights (appendix B.1)
                 # exact, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
-                activation="gelu",
-                eps=c.eps,
+                FeedForward(c.d_model, c.d_ff, "gelu", dropout=c.dropout),
+                norm=partial(nn.LayerNorm, eps=c.eps),
                 dropout=c.dropout,
-                attention_dropout=0.0,  # appendix B.1
                 drop_path=p,
             )
             for p in rise

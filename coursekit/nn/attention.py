@@ -73,7 +73,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
     Yields:
         For each module's name, the weights of its calls in order, each (..., T, S). They have no gradient;
-        in training they are those before dropout.
+        in training they are those before dropout. Where gradient checkpointing computes a call a second time, its
+        weights come a second time too, and the backward pass belongs inside.
 
     Raises:
         ValueError: the model has no attention module.
@@ -298,18 +299,30 @@ class MultiHeadAttention(Attention):
         if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")
         self.d_model, self.n_heads, self.dropout, self.window = d_model, n_heads, dropout, window
-        key, value = (d_model // n_heads if size is None else size for size in (d_key, d_value))  # Dh, Dv
+        Dh, Dv = (d_model // n_heads if size is None else size for size in (d_key, d_value))
         self.qkv_heads = [n_heads, n_kv_heads, n_kv_heads]  # of queries, keys, values
-        self.qkv_sizes = [n_heads * key, n_kv_heads * key, n_kv_heads * value]  # of all their heads together
+        self.qkv_sizes = [n_heads * Dh, n_kv_heads * Dh, n_kv_heads * Dv]  # of all their heads together
         self.qkv = nn.Linear(d_model, sum(self.qkv_sizes), bias=bias if qkv_bias is None else qkv_bias)
-        self.out = nn.Linear(n_heads * value, d_model, bias=bias)
-        self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(key) for _ in range(2))
+        self.out = nn.Linear(n_heads * Dv, d_model, bias=bias)
+        self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(Dh) for _ in range(2))
 
     def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
         """Split ``x`` into heads of queries (0), keys (1), values (2), or ``first`` to ``last``: (B, H, T, Dh) each."""
         parts = zip(x.split(self.qkv_sizes[first : last + 1], dim=-1), self.qkv_heads[first:])
         # each part: (B, T, H Dh) -> (B, T, H, Dh) -> (B, H, T, Dh)
         return [part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part, n_heads in parts]
+
+    def project_with_memory(self, x: Tensor, memory: Tensor, cache: Cache | None) -> list[Tensor]:
+        """Queries from ``x``; keys and values from ``memory``, or from the ``cache`` once they are in it."""
+        first, bias = self.qkv_sizes[0], self.qkv.bias  # the rows of the queries
+        (query,) = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]), last=0)
+        if cache is not None and cache.length > 0:
+            return [query, cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]]
+        both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
+        key, value = self.split(both, first=1)  # (B, G, S, Dh), (B, G, S, Dv)
+        if cache is not None:
+            cache.append(key, value)
+        return [query, key, value]
 
     def forward(
         self,
@@ -342,7 +355,9 @@ class MultiHeadAttention(Attention):
                 raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
         if memory is not None and (causal or rotary is not None or self.query_norm is not None):
             raise ValueError("causal, rotary and qk_norm are for self-attention: leave them out with a memory")
-        if memory is None:
+        if memory is not None:
+            query, key, value = self.project_with_memory(x, memory, cache)
+        else:
             query, key, value = self.split(self.qkv(x))  # (B, H, T, Dh), (B, G, T, Dh), (B, G, T, Dv)
             if self.query_norm is not None:
                 query, key = self.query_norm(query), self.key_norm(key)
@@ -350,19 +365,11 @@ class MultiHeadAttention(Attention):
                 query, key = rotary(query), rotary(key)
             if cache is not None:
                 key, value = cache.append(key, value)  # (B, G, S, Dh), (B, G, S, Dv)
-        else:
-            first, bias = self.qkv_sizes[0], self.qkv.bias  # the rows of the queries
-            (query,) = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]), last=0)
-            if cache is None or cache.length == 0:
-                both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
-                key, value = self.split(both, first=1)  # (B, G, S, Dh), (B, G, S, Dv)
-                if cache is not None:
-                    cache.append(key, value)
-            else:
-                key, value = cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]
         watched = self.recorded is not None
         dropout = self.dropout if self.training else 0.0
-        heads, weights = attend(query, key, value, mask, causal, watched, dropout, self.window)  # (B, H, T, Dv)
+        heads, weights = attend(  # (B, H, T, Dv), (B, H, T, S)
+            query, key, value, mask, causal=causal, need_weights=watched, dropout=dropout, window=self.window
+        )
         if watched:
-            self.record(weights)  # (B, H, T, S)
+            self.record(weights)
         return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dv) -> (B, T, H Dv) -> (B, T, D)

@@ -1,6 +1,6 @@
 """The blocks that every Transformer of the course is built from.
 
-Legend: B batch, T tokens, S tokens of the memory, D = d_model, F = d_ff.
+Legend: B batch, T tokens, S tokens of the memory, D = d_model.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         act = ACTIVATIONS[self.activation]
-        hidden = act(self.up(x)) if self.gate is None else act(self.gate(x)) * self.up(x)  # (B, T, D) -> (B, T, F)
+        hidden = act(self.up(x)) if self.gate is None else act(self.gate(x)) * self.up(x)  # (B, T, D) -> (B, T, d_ff)
         return self.down(self.dropout(hidden) if self.training else hidden)  # (B, T, D); spares a call for each token
 
 
@@ -79,7 +79,7 @@ class Residual(nn.Module):
     ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, Vaswani et al.'s).
     """
 
-    def __init__(self, norm: nn.Module, norm_first: bool, dropout: float, drop_path: float):
+    def __init__(self, norm: nn.Module, norm_first: bool, dropout: float, drop_path: float = 0.0):
         super().__init__()
         self.norm = norm
         self.norm_first = norm_first
@@ -100,63 +100,32 @@ class Block(nn.Module):
     """Self-attention, then the feed-forward network, each beside a residual connection.
 
     Args:
-        d_model, n_heads, d_ff: D, H, F.
+        attention: its size is the model's, D.
+        feed_forward: at each position by itself, (B, T, D) -> the same; a ``FeedForward``, as a rule.
+        norm: makes a norm of a size; layer norm, as a rule.
         norm_first: pre-norm (True) or post-norm (False).
-        activation: a name in ``ACTIVATIONS``.
-        eps: of the layer norms.
         dropout: of both branches, in training.
-        attention_dropout: of the attention weights; None for ``dropout``.
-        ff_dropout: of the hidden units of the feed-forward network; None for ``dropout``.
         drop_path: probability to leave out a branch of a sample, in training.
-        bias: of the linear layers and norms.
-        d_key, d_value, n_kv_heads, window, qk_norm, qkv_bias: as in ``MultiHeadAttention``.
-        norm: makes a norm of a size; None for layer norm.
-        gated: as in ``FeedForward``.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """
 
     def __init__(
         self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
+        attention: MultiHeadAttention,
+        feed_forward: nn.Module,
         *,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
         norm_first: bool = True,
-        activation: str = "relu",
-        eps: float = 1e-5,
         dropout: float = 0.0,
-        attention_dropout: float | None = None,
-        ff_dropout: float | None = None,
         drop_path: float = 0.0,
-        bias: bool = True,
-        d_key: int | None = None,
-        d_value: int | None = None,
-        n_kv_heads: int | None = None,
-        window: int | None = None,
-        qk_norm: Callable[[int], nn.Module] | None = None,
-        qkv_bias: bool | None = None,
-        norm: Callable[[int], nn.Module] | None = None,
-        gated: bool = False,
     ):
         super().__init__()
-        norm = norm or partial(nn.LayerNorm, eps=eps, bias=bias)
-        weights, hidden = (dropout if p is None else p for p in (attention_dropout, ff_dropout))
-        self.attention = MultiHeadAttention(
-            d_model,
-            n_heads,
-            bias=bias,
-            dropout=weights,
-            d_key=d_key,
-            d_value=d_value,
-            n_kv_heads=n_kv_heads,
-            window=window,
-            qk_norm=qk_norm,
-            qkv_bias=qkv_bias,
-        )
-        self.attention_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, hidden, gated)
-        self.feed_forward_residual = Residual(norm(d_model), norm_first, dropout, drop_path)
+        D = attention.d_model
+        self.attention = attention
+        self.attention_residual = Residual(norm(D), norm_first, dropout, drop_path)
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = Residual(norm(D), norm_first, dropout, drop_path)
 
     def forward(
         self,
@@ -175,34 +144,29 @@ class Block(nn.Module):
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the encoder's output, the feed-forward network.
 
-    Args: as for ``Block``; ``dropout`` is that of the attention weights and of the hidden units, too.
+    Args: as for ``Block``; there are two attentions.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.1.
     """
 
     def __init__(
         self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        feed_forward: nn.Module,
         *,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
         norm_first: bool = True,
-        activation: str = "relu",
-        eps: float = 1e-5,
         dropout: float = 0.0,
-        drop_path: float = 0.0,
-        bias: bool = True,
-        d_key: int | None = None,
-        d_value: int | None = None,
     ):
         super().__init__()
-        norm = partial(nn.LayerNorm, d_model, eps=eps, bias=bias)
-        self.self_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
-        self.self_residual = Residual(norm(), norm_first, dropout, drop_path)
-        self.cross_attention = MultiHeadAttention(d_model, n_heads, bias, dropout, d_key, d_value)
-        self.cross_residual = Residual(norm(), norm_first, dropout, drop_path)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, bias, dropout)
-        self.feed_forward_residual = Residual(norm(), norm_first, dropout, drop_path)
+        D = self_attention.d_model
+        self.self_attention = self_attention
+        self.self_residual = Residual(norm(D), norm_first, dropout)
+        self.cross_attention = cross_attention
+        self.cross_residual = Residual(norm(D), norm_first, dropout)
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = Residual(norm(D), norm_first, dropout)
 
     def forward(
         self,

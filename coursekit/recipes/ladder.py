@@ -25,8 +25,8 @@ from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.evaluate.language import SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.nn.attention import Cache
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt
@@ -61,14 +61,9 @@ class Rung(GPT):
         gated = "SwiGLU" in swapped
         self.blocks = nn.ModuleList(
             Block(
-                c.d_model,
-                c.n_heads,
-                c.d_ff,
+                MultiHeadAttention(c.d_model, c.n_heads, bias, n_kv_heads=KV_HEADS.get(swapped[-1])),
+                FeedForward(c.d_model, c.d_ff, "silu" if gated else "gelu_tanh", bias, gated=gated),
                 norm=norm,
-                bias=bias,
-                activation="silu" if gated else "gelu_tanh",
-                gated=gated,
-                n_kv_heads=KV_HEADS.get(swapped[-1]),
             )
             for _ in range(c.n_layers)
         )

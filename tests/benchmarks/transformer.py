@@ -10,7 +10,7 @@ from coursekit.convert.marian import from_marian
 from coursekit.decode.translate import beam_search, greedy
 from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.nn.attention import MultiHeadAttention
-from coursekit.nn.blocks import Block
+from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.masks import padding_mask
 from tests.benchmarks.machine import devices, wait
 from tests.benchmarks.shared import PAR, Row, race
@@ -80,7 +80,7 @@ def attention(device: torch.device) -> Iterator[Row]:
 def block(device: torch.device) -> Iterator[Row]:
     x, real, _ = inputs(device)
     mask = padding_mask(real)
-    ours = Block(D, H, F, norm_first=False).to(device)
+    ours = Block(MultiHeadAttention(D, H), FeedForward(D, F), norm_first=False).to(device)
     theirs = nn.TransformerEncoderLayer(D, H, F, dropout=0.0, batch_first=True).to(device)
     call = ours, lambda: ours(x, mask=mask)
     yield from both_ways("Block", "torch.nn", *call, theirs, lambda: theirs(x, src_key_padding_mask=~real), device)
@@ -92,7 +92,7 @@ def block_beside_berts(device: torch.device) -> Iterator[Row]:
 
     x, real, _ = inputs(device)
     mask = padding_mask(real)
-    ours = Block(D, H, F, norm_first=False).to(device)
+    ours = Block(MultiHeadAttention(D, H), FeedForward(D, F), norm_first=False).to(device)
     sizes = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": F}
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "attn_implementation": "sdpa"}
     theirs = BertLayer(BertConfig(hidden_act="relu", **sizes, **no_dropout)).to(device)

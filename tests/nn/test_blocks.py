@@ -1,12 +1,14 @@
 """The blocks beside PyTorch's layers, with every parameter randomised, and the properties they must keep."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Cache
+from coursekit.nn.attention import Cache, MultiHeadAttention
 from coursekit.nn.blocks import Block, DecoderBlock, DropPath, FeedForward
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise
@@ -42,9 +44,16 @@ def same(theirs, ours):
     return [(theirs.weight, ours.weight), (theirs.bias, ours.bias)]
 
 
+def parts(activation="relu", dropout=0.0, bias=True, n_attentions=1):
+    """What a block is made of: one attention or two, and the feed-forward network."""
+    attentions = [MultiHeadAttention(D, H, bias, dropout) for _ in range(n_attentions)]
+    return *attentions, FeedForward(D, F, activation, bias, dropout)
+
+
 def encoder_pair(norm_first, activation, eps, dropout=0.0, bias=True):
     options = {"norm_first": norm_first, "dropout": dropout, "bias": bias}
-    ours = Block(D, H, F, activation=activation, eps=eps, **options)
+    norm = partial(nn.LayerNorm, eps=eps, bias=bias)
+    ours = Block(*parts(activation, dropout, bias), norm=norm, norm_first=norm_first, dropout=dropout)
     ours = randomise(ours).double()
     theirs = nn.TransformerEncoderLayer(
         *(D, H, F), activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True, **options
@@ -61,7 +70,10 @@ def encoder_pair(norm_first, activation, eps, dropout=0.0, bias=True):
 
 def decoder_pair(norm_first, activation, eps, dropout=0.0, bias=True):
     options = {"norm_first": norm_first, "dropout": dropout, "bias": bias}
-    ours = DecoderBlock(D, H, F, activation=activation, eps=eps, **options)
+    norm = partial(nn.LayerNorm, eps=eps, bias=bias)
+    ours = DecoderBlock(
+        *parts(activation, dropout, bias, n_attentions=2), norm=norm, norm_first=norm_first, dropout=dropout
+    )
     ours = randomise(ours).double()
     theirs = nn.TransformerDecoderLayer(
         *(D, H, F), activation=THEIR_ACTIVATION[activation], layer_norm_eps=eps, batch_first=True, **options
@@ -125,7 +137,8 @@ def test_decoder_block_is_pytorchs_decoder_layer(norm_first, activation, eps, bi
 @given(st.booleans(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 99))
 def test_decoding_with_caches_is_the_same_as_all_at_once(norm_first, T, n_layers, seed):
     generator = torch.Generator().manual_seed(seed)
-    layers = [randomise(DecoderBlock(D, H, F, norm_first=norm_first), seed + i).double() for i in range(n_layers)]
+    layers = [DecoderBlock(*parts(n_attentions=2), norm_first=norm_first) for _ in range(n_layers)]
+    layers = [randomise(layer, seed + i).double() for i, layer in enumerate(layers)]
     x, memory = (torch.randn(2, n, D, generator=generator).double() for n in (T, 4))
     whole = x
     for layer in layers:
@@ -141,7 +154,7 @@ def test_decoding_with_caches_is_the_same_as_all_at_once(norm_first, T, n_layers
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_a_block_without_positions_does_not_know_the_order(norm_first, generator):
     block, x = (
-        randomise(Block(D, H, F, norm_first=norm_first)).double(),
+        randomise(Block(*parts(), norm_first=norm_first)).double(),
         torch.randn(2, 6, D, generator=generator).double(),
     )
     order = torch.randperm(6, generator=generator)
@@ -150,7 +163,7 @@ def test_a_block_without_positions_does_not_know_the_order(norm_first, generator
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_gradients_of_a_block_are_those_of_finite_differences(norm_first, generator):
-    block = randomise(Block(4, 2, 6, norm_first=norm_first, activation="gelu")).double()
+    block = randomise(Block(MultiHeadAttention(4, 2), FeedForward(4, 6, "gelu"), norm_first=norm_first)).double()
     x = torch.randn(1, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: block(x, causal=True), [x])
 
@@ -177,7 +190,7 @@ def seeded(call):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_a_block_drops_paths_in_training_alone(norm_first, generator):
-    block = randomise(Block(D, H, F, norm_first=norm_first, drop_path=0.5))
+    block = randomise(Block(*parts(), norm_first=norm_first, drop_path=0.5))
     x = torch.randn(200, 3, D, generator=generator)
     kept = block.eval()(x)
     block.attention_residual.drop_path.p = 0.0

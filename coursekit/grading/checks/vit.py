@@ -24,7 +24,8 @@ from coursekit.grading.checks.common import norm, number, numbers, sizes
 from coursekit.grading.mistakes import by_task, given
 from coursekit.grading.parts import Case, Part, put_into, values
 from coursekit.grading.parts import score as show_score
-from coursekit.nn.blocks import Block
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 
 # --- images as rows of patches, and back ---------------------------------------------------------------------
 
@@ -480,7 +481,7 @@ class DigitViT(nn.Module):
         self.patch_embedding = nn.Linear(16, 64)
         self.class_token = nn.Parameter(torch.zeros(64))
         self.positions = nn.Parameter(torch.zeros(5, 64))
-        self.blocks = nn.ModuleList(Block(64, 4, 128, activation="gelu") for _ in range(3))
+        self.blocks = nn.ModuleList(Block(MultiHeadAttention(64, 4), FeedForward(64, 128, "gelu")) for _ in range(3))
         self.norm = nn.LayerNorm(64)
         self.head = nn.Linear(64, 10)
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.models.patchtst import PatchEncoder, PatchTSTConfig
-from coursekit.nn.blocks import DecoderBlock
+from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import DecoderBlock, FeedForward
 from coursekit.nn.positions import LearnedPositions
 from coursekit.nn.revin import denormalise, normalise
 
@@ -40,7 +41,12 @@ class EncoderDecoderForecaster(nn.Module):
         self.embedding = nn.Linear(1, c.d_model)
         self.positions = LearnedPositions(horizon, c.d_model)
         self.decoder = nn.ModuleList(
-            DecoderBlock(c.d_model, c.n_heads, c.d_ff, norm_first=True, activation="gelu", dropout=c.dropout)
+            DecoderBlock(
+                MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
+                FeedForward(c.d_model, c.d_ff, "gelu", dropout=c.dropout),
+                dropout=c.dropout,
+            )
             for _ in range(c.n_layers)
         )
         self.norm = nn.LayerNorm(c.d_model)

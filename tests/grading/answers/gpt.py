@@ -40,12 +40,13 @@ def gpt_block(x, w, n_heads):
     z = F.layer_norm(x, x.shape[-1:], *w["norm_2"]) @ w["up"][0].T + w["up"][1]
     z = 0.5 * z * (1 + torch.tanh(sqrt(2 / torch.pi) * (z + 0.044715 * z**3)))
     return x + z @ w["down"][0].T + w["down"][1]
-""", """from coursekit.nn.attention import attend
-from coursekit.nn.blocks import Block
+""", """from coursekit.nn.attention import MultiHeadAttention, attend
+from coursekit.nn.blocks import Block, FeedForward
 def look_back(query, key, value):  # the course's own
     return attend(query, key, value, causal=True)[0]
 def gpt_block(x, w, n_heads):
-    layer = Block(x.shape[-1], n_heads, len(w["up"][0]), activation="gelu_tanh")
+    D, d_ff = x.shape[-1], len(w["up"][0])
+    layer = Block(MultiHeadAttention(D, n_heads), FeedForward(D, d_ff, "gelu_tanh"))
     names = {"norm_1": "attention_residual.norm", "qkv": "attention.qkv", "out": "attention.out",
              "norm_2": "feed_forward_residual.norm", "up": "feed_forward.up", "down": "feed_forward.down"}
     layer.load_state_dict({f"{names[n]}.{kind}": t for n, pair in w.items()

@@ -18,11 +18,12 @@ RIGHT, MUTANTS = load("04_transformer", {
         mask = real.view(B, 1, 1, T).expand(B, self.attention.n_heads, T, T)
         x = self.attention_norm(self.attention(x, mask=mask) + x)
         return self.feed_forward_norm(self.network(x) + x)
-""", """from coursekit.nn.blocks import Block
+""", """from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import Block, FeedForward
 class EncoderLayer(nn.Module):  # the course's own layer, with the names of the exercise
     def __init__(self, d_model, n_heads, d_ff):
         super().__init__()
-        block = Block(d_model, n_heads, d_ff, norm_first=False)
+        block = Block(MultiHeadAttention(d_model, n_heads), FeedForward(d_model, d_ff), norm_first=False)
         self.attention, self.attention_norm = block.attention, block.attention_residual.norm
         self.up, self.down = block.feed_forward.up, block.feed_forward.down
         self.feed_forward_norm = block.feed_forward_residual.norm
@@ -105,11 +106,13 @@ class EncoderLayer"""),
         x = self.self_norm(x + self.self_attention(x, causal=True))
         x = self.cross_norm(x + self.cross_attention(x, memory=memory, mask=real[:, None, None, :]))
         return self.feed_forward_norm(x + self.network(x))
-""", """from coursekit.nn.blocks import DecoderBlock
+""", """from coursekit.nn.attention import MultiHeadAttention
+from coursekit.nn.blocks import DecoderBlock, FeedForward
 class DecoderLayer(nn.Module):  # the course's own layer, with the names of the exercise
     def __init__(self, d_model, n_heads, d_ff):
         super().__init__()
-        block = DecoderBlock(d_model, n_heads, d_ff, norm_first=False)
+        own, other = (MultiHeadAttention(d_model, n_heads) for _ in range(2))
+        block = DecoderBlock(own, other, FeedForward(d_model, d_ff), norm_first=False)
         self.self_attention, self.self_norm = block.self_attention, block.self_residual.norm
         self.cross_attention, self.cross_norm = block.cross_attention, block.cross_residual.norm
         self.up, self.down = block.feed_forward.up, block.feed_forward.down
