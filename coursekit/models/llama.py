@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
+from coursekit.nn.grouped import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
@@ -145,17 +146,15 @@ class Llama(Pretrained):
         norm = partial(RMSNorm, eps=c.eps)
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(
+                GroupedQueryAttention(
                     c.d_model,
                     c.n_heads,
-                    bias=False,
-                    d_key=c.head_size,
-                    d_value=c.head_size,
-                    n_kv_heads=c.n_kv_heads,
-                    window=c.window,
-                    qk_norm=norm if c.qk_norm else None,
+                    c.n_kv_heads,
+                    d_head=c.head_size,
                     qkv_bias=c.qkv_bias,
                     dropout=c.dropout,
+                    window=c.window,
+                    qk_norm=norm if c.qk_norm else None,
                 ),
                 FeedForward(c.d_model, c.d_ff, "silu", bias=False, gated=True),
                 norm=norm,

@@ -4,7 +4,7 @@ Legend: B batch, H heads (G of keys and values, where several heads of queries s
 values, D size of the model, Dh = D / H size of a head's queries and keys, Dv that of its values, as a rule the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -48,10 +48,15 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Base class of the attention modules, which pass their weights on inside ``record_attention``."""
+    """Base class of the attention modules, which pass their weights on inside ``record_attention``.
 
-    def __init__(self):
+    Args:
+        dropout: of the weights, in training.
+    """
+
+    def __init__(self, dropout: float = 0.0):
         super().__init__()
+        self.dropout = dropout
         self.recorded: list[Tensor] | None = None
 
     def record(self, weights: Tensor) -> Tensor:
@@ -59,6 +64,22 @@ class Attention(nn.Module):
         if self.recorded is not None:
             self.recorded.append(weights.detach())
         return weights
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        window: int | None = None,
+    ) -> Tensor:
+        """The function ``attend`` with this module's dropout; the weights are computed only if they are recorded."""
+        watched, dropout = self.recorded is not None, self.dropout if self.training else 0.0
+        heads, weights = attend(query, key, value, mask, causal, watched, dropout, window)
+        if watched:
+            self.record(weights)
+        return heads
 
 
 @contextmanager
@@ -261,17 +282,11 @@ class MultiHeadAttention(Attention):
         dropout: of the weights, in training.
         d_key: size of a query and of a key in each head; None for D / H.
         d_value: size of a value in each head; None for D / H.
-        n_kv_heads: heads of keys and values, a divisor of H; None for H. Each then serves H / n_kv_heads queries.
-        window: positions that causal self-attention reaches; None for all.
-        qk_norm: makes the norms of the queries and of the keys of a head, of their size; None for none.
-        qkv_bias: of the queries, keys and values; None for ``bias``.
 
     Raises:
         ValueError: the heads do not divide D, or a size is below 1.
 
-    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2; ``n_kv_heads``: Ainslie et al. (2023), arXiv
-    2305.13245; ``window``: Jiang et al. (2023), arXiv 2310.06825; ``qk_norm``: Yang et al. (2025), *Qwen3 Technical
-    Report*, arXiv 2505.09388.
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.2.
     """
 
     def __init__(
@@ -282,47 +297,18 @@ class MultiHeadAttention(Attention):
         dropout: float = 0.0,
         d_key: int | None = None,
         d_value: int | None = None,
-        n_kv_heads: int | None = None,
-        window: int | None = None,
-        qk_norm: Callable[[int], nn.Module] | None = None,
-        qkv_bias: bool | None = None,
     ):
-        super().__init__()
+        super().__init__(dropout)
         if n_heads < 1 or (d_model % n_heads and None in (d_key, d_value)):
             raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}: must be at least 1, or None for d_model / n_heads")
-        if window is not None and window < 1:
-            raise ValueError(f"window={window}: must be at least 1, or None for all positions")
-        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if n_kv_heads < 1 or n_heads % n_kv_heads:
-            raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")
-        self.d_model, self.n_heads, self.dropout, self.window = d_model, n_heads, dropout, window
+        self.d_model, self.n_heads = d_model, n_heads
         Dh, Dv = (d_model // n_heads if size is None else size for size in (d_key, d_value))
-        self.qkv_heads = [n_heads, n_kv_heads, n_kv_heads]  # of queries, keys, values
-        self.qkv_sizes = [n_heads * Dh, n_kv_heads * Dh, n_kv_heads * Dv]  # of all their heads together
-        self.qkv = nn.Linear(d_model, sum(self.qkv_sizes), bias=bias if qkv_bias is None else qkv_bias)
+        self.qkv_sizes = [n_heads * Dh, n_heads * Dh, n_heads * Dv]  # of queries, keys, values in all heads together
+        self.qkv = nn.Linear(d_model, sum(self.qkv_sizes), bias=bias)
         self.out = nn.Linear(n_heads * Dv, d_model, bias=bias)
-        self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(Dh) for _ in range(2))
-
-    def split(self, x: Tensor, first: int = 0, last: int = 2) -> list[Tensor]:
-        """Split ``x`` into heads of queries (0), keys (1), values (2), or ``first`` to ``last``: (B, H, T, Dh) each."""
-        parts = zip(x.split(self.qkv_sizes[first : last + 1], dim=-1), self.qkv_heads[first:])
-        # each part: (B, T, H Dh) -> (B, T, H, Dh) -> (B, H, T, Dh)
-        return [part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part, n_heads in parts]
-
-    def project_with_memory(self, x: Tensor, memory: Tensor, cache: Cache | None) -> list[Tensor]:
-        """Queries from ``x``; keys and values from ``memory``, or from the ``cache`` once they are in it."""
-        first, bias = self.qkv_sizes[0], self.qkv.bias  # the rows of the queries
-        (query,) = self.split(F.linear(x, self.qkv.weight[:first], None if bias is None else bias[:first]), last=0)
-        if cache is not None and cache.length > 0:
-            return [query, cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]]
-        both = F.linear(memory, self.qkv.weight[first:], None if bias is None else bias[first:])
-        key, value = self.split(both, first=1)  # (B, G, S, Dh), (B, G, S, Dv)
-        if cache is not None:
-            cache.append(key, value)
-        return [query, key, value]
 
     def forward(
         self,
@@ -331,7 +317,6 @@ class MultiHeadAttention(Attention):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Queries from ``x`` (B, T, D); keys and values from ``memory`` (B, S, D), or from ``x`` itself.
 
@@ -341,35 +326,54 @@ class MultiHeadAttention(Attention):
             causal: attend to no later position (self-attention alone).
             cache: keys and values so far: ``x`` continues them. With a ``memory`` they are computed at the
                 first call and kept.
-            rotary: turns queries and keys by their positions, (B, H, T, Dh) -> the same; without ``memory``.
 
         Returns:
             (B, T, D).
 
         Raises:
-            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``causal``, ``rotary`` or
-                ``qk_norm``; or see ``attend``.
+            ValueError: ``x`` or ``memory`` has another shape; a ``memory`` with ``causal``; or see ``attend``.
         """
-        for name, given, axes in (("x", x, "B, T"), ("memory", memory, "B, S")):
-            if given is not None and (given.dim() != 3 or given.shape[-1] != self.d_model):
-                raise ValueError(f"{name} of shape {tuple(given.shape)}: must be ({axes}, d_model={self.d_model})")
-        if memory is not None and (causal or rotary is not None or self.query_norm is not None):
-            raise ValueError("causal, rotary and qk_norm are for self-attention: leave them out with a memory")
-        if memory is not None:
-            query, key, value = self.project_with_memory(x, memory, cache)
-        else:
-            query, key, value = self.split(self.qkv(x))  # (B, H, T, Dh), (B, G, T, Dh), (B, G, T, Dv)
-            if self.query_norm is not None:
-                query, key = self.query_norm(query), self.key_norm(key)
-            if rotary is not None:
-                query, key = rotary(query), rotary(key)
+        check_sequence("x", x, "B, T", self.d_model)
+        if memory is None:
+            query, key, value = self.split(self.qkv(x))  # (B, H, T, Dh), (B, H, T, Dh), (B, H, T, Dv)
             if cache is not None:
-                key, value = cache.append(key, value)  # (B, G, S, Dh), (B, G, S, Dv)
-        watched = self.recorded is not None
-        dropout = self.dropout if self.training else 0.0
-        heads, weights = attend(  # (B, H, T, Dv), (B, H, T, S)
-            query, key, value, mask, causal=causal, need_weights=watched, dropout=dropout, window=self.window
-        )
-        if watched:
-            self.record(weights)
-        return self.out(heads.transpose(1, 2).flatten(2))  # (B, H, T, Dv) -> (B, T, H Dv) -> (B, T, D)
+                key, value = cache.append(key, value)  # (B, H, S, Dh), (B, H, S, Dv)
+        else:
+            check_sequence("memory", memory, "B, S", self.d_model)
+            if causal:
+                raise ValueError("causal is for self-attention: leave it out with a memory")
+            query, key, value = self.project_with_memory(x, memory, cache)  # (B, H, T, Dh), (B, H, S, Dh), …
+        heads = self.attend(query, key, value, mask, causal)  # (B, H, T, Dv)
+        return self.out(join_heads(heads))
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """Split what ``qkv`` computes into the heads' queries, keys and values: (B, H, T, Dh), … each."""
+        return [split_heads(part, self.n_heads) for part in x.split(self.qkv_sizes, dim=-1)]
+
+    def project_with_memory(self, x: Tensor, memory: Tensor, cache: Cache | None) -> list[Tensor]:
+        """Queries from ``x``; keys and values from ``memory``, or from the ``cache`` once they are in it."""
+        n, W, b = self.qkv_sizes[0], self.qkv.weight, self.qkv.bias  # the first n rows are the queries'
+        query = split_heads(F.linear(x, W[:n], None if b is None else b[:n]), self.n_heads)
+        if cache is not None and cache.length > 0:
+            return [query, cache.key[:, :, : cache.length], cache.value[:, :, : cache.length]]
+        both = F.linear(memory, W[n:], None if b is None else b[n:])  # (B, S, H (Dh + Dv))
+        key, value = (split_heads(part, self.n_heads) for part in both.split(self.qkv_sizes[1:], dim=-1))
+        if cache is not None:
+            cache.append(key, value)
+        return [query, key, value]
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """(B, T, H Dh) -> (B, H, T, Dh)."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """(B, H, T, Dh) -> (B, T, H Dh)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def check_sequence(name: str, x: Tensor, axes: str, d_model: int) -> None:
+    """Refuse what is not a batch of sequences of vectors of the model's size."""
+    if x.dim() != 3 or x.shape[-1] != d_model:
+        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be ({axes}, d_model={d_model})")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import Attention, Cache, MultiHeadAttention
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -100,7 +100,7 @@ class Block(nn.Module):
     """Self-attention, then the feed-forward network, each beside a residual connection.
 
     Args:
-        attention: its size is the model's, D.
+        attention: among the tokens, a ``MultiHeadAttention`` or a ``GroupedQueryAttention``; its ``d_model`` is D.
         feed_forward: at each position by itself, (B, T, D) -> the same; a ``FeedForward``, as a rule.
         norm: makes a norm of a size; layer norm, as a rule.
         norm_first: pre-norm (True) or post-norm (False).
@@ -112,7 +112,7 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: Attention,
         feed_forward: nn.Module,
         *,
         norm: Callable[[int], nn.Module] = nn.LayerNorm,
@@ -133,11 +133,11 @@ class Block(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
-        rotary: Callable[[Tensor], Tensor] | None = None,
+        **options: Any,
     ) -> Tensor:
-        """``x`` (B, T, D) -> (B, T, D); the other arguments as in ``MultiHeadAttention``."""
+        """``x`` (B, T, D) -> (B, T, D); the other arguments as those of the attention's ``forward``."""
         # x + attention(norm(x)), or norm(x + attention(x)); then the same with the feed-forward network
-        x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, rotary=rotary)
+        x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, **options)
         return self.feed_forward_residual(x, self.feed_forward)
 
 

@@ -25,8 +25,9 @@ from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.evaluate.language import SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.grouped import GroupedQueryAttention
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt
@@ -61,7 +62,7 @@ class Rung(GPT):
         gated = "SwiGLU" in swapped
         self.blocks = nn.ModuleList(
             Block(
-                MultiHeadAttention(c.d_model, c.n_heads, bias, n_kv_heads=KV_HEADS.get(swapped[-1])),
+                GroupedQueryAttention(c.d_model, c.n_heads, KV_HEADS.get(swapped[-1]), bias=bias),
                 FeedForward(c.d_model, c.d_ff, "silu" if gated else "gelu_tanh", bias, gated=gated),
                 norm=norm,
             )

@@ -301,20 +301,10 @@ def test_vectors_of_another_shape_are_refused(heads):
             module(torch.zeros(2, 3, 8), torch.zeros(shape))
 
 
-def test_what_only_self_attention_does_is_refused_with_a_memory():
+def test_there_is_nothing_later_in_a_memory():
     x, memory = torch.zeros(2, 3, 8), torch.zeros(2, 5, 8)
-    for module, options in (
-        (MultiHeadAttention(8, 2), {"rotary": lambda query: query}),
-        (MultiHeadAttention(8, 2), {"causal": True}),
-        (MultiHeadAttention(8, 2, qk_norm=nn.LayerNorm), {}),
-    ):
-        with pytest.raises(ValueError, match="causal, rotary and qk_norm are for self-attention"):
-            module(x, memory, **options)
-
-
-def test_a_window_of_no_position_is_refused():
-    with pytest.raises(ValueError, match="window=0: must be at least 1, or None for all positions"):
-        MultiHeadAttention(8, 2, window=0)
+    with pytest.raises(ValueError, match="causal is for self-attention: leave it out with a memory"):
+        MultiHeadAttention(8, 2)(x, memory, causal=True)
 
 
 class Masked(nn.Module):
