@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from coursekit.nn.checks import check_all
+
 
 def check_beams(beams: int, alpha: float, vocab_size: int) -> None:
     if not 1 <= beams < vocab_size:
@@ -42,7 +44,7 @@ def search(
         ends: symbols that end a sequence.
 
     Raises:
-        ValueError: ``beams`` or ``alpha`` lie out of range.
+        ValueError: ``beams`` or ``alpha`` lie out of range, or the logits hold nan.
 
     Source: Wu et al. (2016), arXiv 1609.08144, section 7, without the coverage penalty.
     """
@@ -84,4 +86,5 @@ def search(
         alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))  # (B, N, T) -> (B, K, T)
         reorder((each[:, None] * K + parent.gather(1, chosen)).flatten())  # (B K,)
         logits = step(alive[:, :, -1].reshape(B * K, 1))  # (B K, 1) -> (B K, V)
+    check_all(written > 0, "no sequence can be written: the logits hold nan, or allow no symbol")
     return best[:, : int(written.max())], worth

@@ -22,11 +22,18 @@ def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     """The same prompts with their padding before them, so that all of them end, and go on, at one place.
 
     Raises:
-        ValueError: there is no prompt, or one has no token.
+        ValueError: there is no prompt, or one has no token; or the mask is another's.
     """
     if ids.dim() != 2 or 0 in ids.shape:
         raise ValueError(f"ids of shape {tuple(ids.shape)}: must be (B, T), at least one prompt with one token")
-    if mask is None or mask.all():
+    if mask is None:
+        return ids, None
+    if mask.shape != ids.shape or mask.dtype != torch.bool:
+        found = f"mask of shape {tuple(mask.shape)}, {mask.dtype}"
+        raise ValueError(
+            f"{found}: must be {tuple(ids.shape)}, as the prompts, and boolean, True where a token is real"
+        )
+    if mask.all():
         return ids, None
     if not mask.any(dim=1).all():
         raise ValueError(f"prompt {int(mask.any(dim=1).int().argmin())} has no token: give it at least one")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.checks import check_heads, check_sizes, check_text
+from coursekit.nn.grouped import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions
 
@@ -86,7 +87,7 @@ def ablate_head(model: Model, layer: int, head: int) -> Model:
         ValueError: the model has no such head.
     """
     model = deepcopy(model)
-    layers = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    layers = [part for part in model.modules() if isinstance(part, MultiHeadAttention | GroupedQueryAttention)]
     if not (0 <= layer < len(layers) and 0 <= head < layers[layer].n_heads):
         heads = layers[0].n_heads if layers else 0
         raise ValueError(

@@ -3,12 +3,12 @@
 Read it top to bottom: the configuration with the published sizes, the model. Its objective is GPT's, ``gpt_loss`` in
 ``models/gpt.py``, and it is used as a GPT is. Five things have changed: positions turn queries and keys instead of
 being added (``nn/rotary.py``), the norms subtract no mean (``nn/norms.py``), the feed-forward networks have a gate
-(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/attention.py``), nothing has a bias but,
+(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/grouped.py``), nothing has a bias but,
 with ``qkv_bias``, queries, keys and values.
 
 Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/positions.py``, ``rotary_angles`` in
-``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in
-``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
+``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``GroupedQueryAttention`` in ``nn/grouped.py`` ->
+``attend`` in ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
 G = n_kv_heads, Dh size of a head, L = n_layers.
@@ -78,7 +78,9 @@ class LlamaConfig:
     def __post_init__(self):
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)
-        check_sizes(self, "vocab_size", "d_model", "n_heads", "n_kv_heads", "d_ff", "n_layers", "max_length")
+        optional = [field for field in ("d_head", "window") if getattr(self, field) is not None]
+        sizes = "vocab_size", "d_model", "n_heads", "n_kv_heads", "d_ff", "n_layers", "max_length"
+        check_sizes(self, *sizes, *optional)
         check_dropout(self)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads={self.n_kv_heads}: must divide n_heads={self.n_heads}")
@@ -86,8 +88,8 @@ class LlamaConfig:
             raise ValueError(f"n_heads={self.n_heads}: must divide d_model={self.d_model}, or give d_head")
         if self.head_size % 2:
             raise ValueError(f"heads of size {self.head_size}: must be even, since entries turn in pairs")
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"window={self.window}: must be at least 1, or None for all positions")
+        if not self.eps >= 0:
+            raise ValueError(f"eps={self.eps}: must be at least 0")
         if not self.rotary_base > 1:
             raise ValueError(f"rotary_base={self.rotary_base}: must be above 1")
 
@@ -196,7 +198,8 @@ class Llama(Pretrained):
             mask: (B, S), True where a token is real; None where all are. Padding may stand on either side and changes
                 nothing for the real tokens.
             caches: one for each block, from ``new_caches``. ``ids`` then continue the tokens in the caches, and
-                ``mask`` covers those too: S = T + their number. For decoding, without gradients.
+                ``mask`` covers those too: S = T + their number. For decoding, without gradients. Where there is a
+                ``window``, texts that are continued are to be padded on the left: it counts places.
 
         Raises:
             ValueError: a text has no real token, or more places than ``max_length``; or ``mask`` has another shape; or

@@ -204,11 +204,16 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.
         target: (N,); -100 where there is nothing to predict, as in ``torch.nn.functional.cross_entropy``.
         smoothing: 0 for the plain cross-entropy, 0.1 in the paper.
 
+    Raises:
+        ValueError: ``smoothing`` is no probability below 1.
+
     Source: Szegedy et al. (2015), arXiv 1512.00567, section 7; used in 1706.03762, section 5.4.
     """
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing={smoothing}: a probability below 1; 0 for none")
     log_p = logits.float().log_softmax(dim=-1)
     right = log_p.gather(1, target.clamp(min=0)[:, None])[:, 0]  # log p of the right symbols, (N,)
-    losses = -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1)
+    losses = -right if smoothing == 0 else -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1)
     return losses.masked_fill(target == -100, 0.0).sum()
 
 

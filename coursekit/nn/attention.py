@@ -152,6 +152,8 @@ def attend(
     (2023), arXiv 2305.13245, section 2.2.
     """
     check_shapes(query, key, value, mask)
+    if mask is not None and mask.dim() < 2:
+        mask = mask.expand(1, key.shape[-2])  # which the fused kernel does not do by itself
     if window is not None and not (causal and window > 0):
         raise ValueError(f"window={window}: at least 1, and with causal=True")
     T, S = query.shape[-2], key.shape[-2]
@@ -184,6 +186,12 @@ def attend(
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
     """Refuse what ``attend`` cannot take; only shapes are read, so no GPU has to be waited for."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} of shape {tuple(x.shape)}: must have four axes, batch, heads, positions and size")
+    if not query.shape[0] == key.shape[0] == value.shape[0]:
+        found = f"queries of {query.shape[0]} texts, keys of {key.shape[0]}, values of {value.shape[0]}"
+        raise ValueError(f"{found}: must be as many")
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(f"queries of size {query.shape[-1]}, keys of size {key.shape[-1]}: must have one size")
     if key.shape[-2] != value.shape[-2]:
@@ -226,11 +234,16 @@ class Cache:
         max_length: largest number of positions, those of the prompt included; ``append`` refuses more.
         window: W, for attention to the last W positions alone: only the last W - 1 are kept for the next step.
 
+    Raises:
+        ValueError: ``max_length`` or ``window`` is below 1.
+
     Attributes:
         length: positions so far.
     """
 
     def __init__(self, max_length: int, window: int | None = None):
+        if max_length < 1 or (window is not None and window < 1):
+            raise ValueError(f"max_length={max_length}, window={window}: a cache has room for at least 1 position")
         self.max_length, self.window, self.length = max_length, window, 0
         self.key: Tensor | None = None
         self.value: Tensor | None = None

@@ -66,6 +66,8 @@ def check_text(
     if (found := tuple(mask.shape)) != (wanted := (ids.shape[0], length)):
         held = f" with the {start} in the caches" if start else ""
         raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask of {mask.dtype}: must be boolean, True where a token is real")
     if start == 0:
         text = "text" if name == "ids" else name
         check_all(mask.any(dim=1), f"a {text} has no real token: every row of its mask needs at least one True")

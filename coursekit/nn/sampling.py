@@ -8,6 +8,8 @@ from torch import Tensor
 
 from coursekit.nn.checks import check_all
 
+NOTHING = "there is no next token: the logits hold nan, or all of a row are -inf"
+
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     """``logits / temperature``: below 1 the likely becomes likelier, above 1 all become more alike.
@@ -59,7 +61,8 @@ def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: T
     if not penalty > 0:
         raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
     seen = torch.zeros_like(logits, dtype=torch.long)
-    seen.scatter_add_(1, written, torch.ones_like(written) if real is None else real.long())
+    counted = torch.ones_like(seen[:, :1]).expand(written.shape) if real is None else real.long()
+    seen.scatter_add_(1, written.long(), counted)
     return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
@@ -72,7 +75,9 @@ def next_token(
 ) -> Tensor:
     """One token (B,), drawn from logits (B, V): temperature first, then top-k, then top-p. At 0 it is the argmax."""
     if temperature == 0:
-        return logits.argmax(dim=-1)
+        most, token = logits.max(dim=-1)
+        check_all(most > -torch.inf, NOTHING)  # nan is not above it either
+        return token
     logits = with_temperature(logits.float(), temperature)
     if top_k is not None:
         logits = keep_top_k(logits, top_k)
@@ -89,7 +94,7 @@ def draw(p: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """
     exact = torch.float32 if p.device.type == "mps" else torch.float64  # a Mac's GPU has no float64
     total = p.cumsum(dim=-1, dtype=exact)
-    check_all(total[:, -1] > 0, "nothing can be drawn: the logits hold nan, or all of a row are -inf")
+    check_all(total[:, -1] > 0, NOTHING)
     u = torch.rand(len(p), 1, dtype=exact, device=p.device, generator=generator)
     # u < 1, so the number stays below the last total; equal totals, which are steps of probability 0, are passed over
     return torch.searchsorted(total, u * total[:, -1:], right=True)[:, 0]

@@ -140,6 +140,11 @@ class Training:
                 f"data of type {type(data).__name__}: must give a batch at each next(data), without end; Shuffled and "
                 "Fresh in coursekit.data.batches do"
             )
+        if folder is not None and not hasattr(data, "state_dict"):
+            raise ValueError(
+                f"data of type {type(data).__name__}: must have state_dict and load_state_dict, as Shuffled and Fresh "
+                "have, so that a run with a folder can go on where it was stopped"
+            )
         if patience is not None and evaluate is None:
             raise ValueError("patience needs evaluate: without it nothing says whether the model got better")
         learned = {id(p) for group in optimizer.param_groups for p in group["params"]}
@@ -184,6 +189,7 @@ class Training:
                 if evaluates or last or self.step % self.log_every == 0:
                     record = self.write_record(grad_norm, evaluates)
                 if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
+                    self.check_finite(self.loss_sum.item() + float(grad_norm), grad_norm)
                     self.save()
                 if record is not None:
                     yield record
@@ -202,7 +208,10 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         total, count = torch.zeros_like(self.loss_sum), torch.zeros((), device=self.device)
         for number in range(1, self.accumulate + 1):
-            loss_sum, batch_count = self.backward(next(self.data), number == self.accumulate)
+            batch = next(self.data, None)
+            if batch is None:
+                raise ValueError(f"the data ended in step {self.step + 1} of {self.steps}: it must be endless")
+            loss_sum, batch_count = self.backward(batch, number == self.accumulate)
             count += batch_count
             total += loss_sum.to(total)
         self.loss_sum += total
@@ -296,17 +305,21 @@ class Training:
             "lr": self.optimizer.param_groups[0]["lr"],
             "grad_norm": float(grad_norm),
         }
-        if not math.isfinite(record["loss"]):
-            raise FloatingPointError(
-                f"the loss is {record['loss']} at step {self.step} (gradient norm {record['grad_norm']:.3g}): "
-                "does a batch hold nan or inf? If not, try a lower learning rate, a longer warm-up or a smaller clip"
-            )
+        self.check_finite(record["loss"], grad_norm)
         if evaluates:
             record |= self.evaluated()
         self.loss_sum.zero_()
         self.count.zero_()
         self.history.append(record)
         return record
+
+    def check_finite(self, loss: float, grad_norm: Tensor | float) -> None:
+        """End a run whose weights are lost, before they are evaluated or saved."""
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} at step {self.step} (gradient norm {float(grad_norm):.3g}): "
+                "does a batch hold nan or inf? If not, try a lower learning rate, a longer warm-up or a smaller clip"
+            )
 
     def evaluated(self) -> Record:
         """The metrics of the weights as they are, which are kept if they are the best."""

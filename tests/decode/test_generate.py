@@ -9,7 +9,7 @@ import torch
 
 from coursekit.decode.beams import search
 from coursekit.decode.generate import beam_search, generate, left_padded, stream
-from coursekit.models.gpt import GPT, GPTConfig
+from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 
 V = 11
 
@@ -160,6 +160,10 @@ def test_the_last_place_is_used_and_no_more(model):
             {"ids": torch.zeros(2, 2).long(), "mask": torch.tensor([[True, True], [False, False]])},
             "prompt 1 has no token",
         ),
+        ({"ids": torch.zeros(2, 2).long(), "mask": torch.ones(1, 2).bool()}, r"mask of shape \(1, 2\).* be \(2, 2\)"),
+        ({"ids": torch.zeros(1, 4).long(), "mask": torch.ones(1, 2).bool()}, r"mask of shape \(1, 2\).* be \(1, 4\)"),
+        ({"ids": torch.zeros(1, 2).long(), "mask": torch.ones(1, 2)}, "torch.float32: .* boolean"),
+        ({"ids": torch.zeros(1, 2), "max_new": 2}, r"torch.float32: must be \(B, T\), whole numbers \(torch.int64\)"),
         ({"ids": torch.zeros(1, 2).long(), "max_new": 0}, "max_new=0"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be at least 0"),
     ],
@@ -167,6 +171,24 @@ def test_the_last_place_is_used_and_no_more(model):
 def test_bad_input_is_refused(model, arguments, says):
     with pytest.raises(ValueError, match=says):
         generate(model, **arguments)
+
+
+def test_prompts_may_be_of_32_bits(model):
+    ids = torch.tensor([[3, 1, 4], [1, 5, 9]])
+    choices = {"max_new": 4, "temperature": 0, "repetition_penalty": 1.5}
+    assert torch.equal(generate(model, ids.int(), **choices).long(), generate(model, ids, **choices))
+    assert torch.equal(gpt_loss(model, {"ids": ids.int()})[0], gpt_loss(model, {"ids": ids})[0])
+
+
+@pytest.mark.parametrize("choices", [{"temperature": 0}, {"temperature": 1.0}])
+def test_a_broken_model_writes_nothing(model, choices):
+    broken = copy.deepcopy(model)
+    broken.norm.weight.data[:] = math.nan
+    ids = torch.zeros(1, 2).long()
+    with pytest.raises(ValueError, match="there is no next token: the logits hold nan"):
+        generate(broken, ids, max_new=2, **choices)
+    with pytest.raises(ValueError, match="no sequence can be written: the logits hold nan"):
+        beam_search(broken, ids, max_new=3, beams=2)
 
 
 def test_padding_moves_to_the_left():

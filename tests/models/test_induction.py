@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig, ablate_head
+from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.nn.attention import record_attention
 from tests.conftest import randomise
 
@@ -62,6 +63,15 @@ def test_a_head_of_a_gpt_is_removed_too():
         before, removed = gpt(ids), ablate_head(gpt, 0, 1)(ids)
     assert len(maps) == 2
     assert not torch.allclose(before, removed, atol=1e-3)
+
+
+def test_a_head_of_a_llama_is_one_of_its_queries():
+    llama = randomise(Llama(LlamaConfig(11, 8, 4, 2, 16, 1, d_head=6))).eval()
+    with pytest.raises(ValueError, match=r"layer=0, head=4: must lie in 0\.\.0 and 0\.\.3"):
+        ablate_head(llama, 0, 4)
+    kept = llama.blocks[0].attention.out.weight.detach().clone()
+    kept[:, 6:12] = 0  # the entries of the second head
+    assert torch.equal(ablate_head(llama, 0, 1).blocks[0].attention.out.weight, kept)
 
 
 def test_removing_a_head_leaves_the_model_as_it_is(model):

@@ -260,8 +260,11 @@ def test_without_a_number_every_head_has_its_own_keys():
     [
         ({"n_kv_heads": 4}, "n_kv_heads=4: must divide n_heads=6"),
         ({"n_heads": 5, "n_kv_heads": 5}, "n_heads=5: must divide d_model=24, or give d_head"),
+        ({"d_head": -2}, "d_head=-2: must be at least 1"),
+        ({"eps": -1.0}, "eps=-1.0: must be at least 0"),
+        ({"window": 1.5}, "window=1.5: must be a whole number"),
         ({"d_head": 5}, "heads of size 5: must be even, since entries turn in pairs"),
-        ({"window": 0}, "window=0: must be at least 1, or None for all positions"),
+        ({"window": 0}, "window=0: must be at least 1"),
         ({"rotary_base": 1.0}, "rotary_base=1.0: must be above 1"),
         ({"n_layers": 0}, "n_layers=0: must be at least 1"),
         ({"dropout": 1.0}, "dropout=1.0: a probability below 1"),

@@ -283,6 +283,32 @@ def test_shapes_that_do_not_fit_are_refused_in_a_sentence(key, value, mask, says
         attend(query, key, value, None if mask is None else torch.ones(mask).bool(), need_weights=need_weights)
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_mask_of_the_keys_alone_is_broadcast(need_weights, generator):
+    query, key, value = (torch.randn(2, 3, 4, 8, generator=generator) for _ in range(3))
+    mask = torch.tensor([True, False, True, True])
+    expected = attend(query, key, value, mask.expand(2, 3, 4, 4), need_weights=need_weights)[0]
+    torch.testing.assert_close(attend(query, key, value, mask, need_weights=need_weights)[0], expected)
+
+
+def test_queries_of_other_texts_than_the_keys_are_refused():
+    one, three = torch.zeros(1, 2, 4, 8), torch.zeros(3, 2, 4, 8)
+    with pytest.raises(ValueError, match="queries of 3 texts, keys of 1, values of 1: must be as many"):
+        attend(three, one, one)
+    attention, cache = MultiHeadAttention(8, 2), Cache(10)
+    attention(torch.zeros(1, 1, 8), torch.zeros(1, 5, 8), cache=cache)
+    with pytest.raises(ValueError, match="queries of 3 texts, keys of 1"):
+        attention(torch.zeros(3, 1, 8), torch.zeros(3, 7, 8), cache=cache)
+    with pytest.raises(ValueError, match=r"query of shape \(4, 8\): must have four axes"):
+        attend(*torch.zeros(3, 4, 8))
+
+
+@pytest.mark.parametrize(("max_length", "window"), [(0, None), (-1, None), (4, 0)])
+def test_a_cache_without_room_is_refused(max_length, window):
+    with pytest.raises(ValueError, match="a cache has room for at least 1 position"):
+        Cache(max_length, window)
+
+
 def test_a_window_is_for_what_came_before():
     x = torch.zeros(1, 1, 4, 2)
     for options in ({"window": 2}, {"window": 0, "causal": True}):

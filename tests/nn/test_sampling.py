@@ -93,7 +93,7 @@ def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
 
 @pytest.mark.parametrize("row", [[0.0, torch.nan, 1.0], [-torch.inf] * 3])
 def test_where_nothing_can_be_drawn_that_is_said(row):
-    with pytest.raises(ValueError, match="nothing can be drawn: the logits hold nan, or all of a row are -inf"):
+    with pytest.raises(ValueError, match="there is no next token: the logits hold nan, or all of a row are -inf"):
         next_token(torch.tensor([[1.0, 2.0, 3.0], row]))
 
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 import re
 import subprocess
@@ -15,6 +16,7 @@ from traitlets.config import Config
 from coursekit.commands.lectures import own_sockets
 from coursekit.data.batches import Fresh, Shuffled
 from coursekit.train import EMA, CheckpointError, Training, adamw, constant, warmup_cosine
+from coursekit.train.checkpoint import load_state
 from coursekit.train.device import autocast, gain_of_bf16, has_fast_bf16, seed
 
 
@@ -315,6 +317,26 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_advice():
                  adamw(model, 0.1), 20).fit()  # fmt: skip
 
 
+@pytest.mark.parametrize("broken", ["loss", "gradient"])
+def test_weights_that_are_lost_are_not_saved(tmp_path, broken):
+    """Between two records, too: who resumes goes on from weights that are numbers."""
+    model, calls = linear(), itertools.count(1)
+
+    def loss_fn(model, batch):
+        loss, count = squared(model, batch)
+        if next(calls) < 4:
+            return loss, count
+        return (loss * math.nan if broken == "loss" else loss + (loss - loss.detach()).sqrt()), count
+
+    data = Shuffled(regression(), 8)
+    training = Training(model, loss_fn, data, adamw(model, 0.1), 20, log_every=20, save_every=2, folder=tmp_path)
+    with pytest.raises(FloatingPointError, match="at step 4"):
+        training.fit()
+    saved = load_state(tmp_path / "last.ckpt")
+    assert saved["step"] == 2
+    assert all(tensor.isfinite().all() for tensor in saved["model"].values())
+
+
 def test_batches_with_nothing_to_learn_are_named_and_change_nothing():
     model = nn.Linear(2, 1)
     before = [p.clone() for p in model.parameters()]
@@ -401,6 +423,19 @@ def test_data_that_cannot_be_asked_for_the_next_batch_is_refused():
     model, loader = linear(), torch.utils.data.DataLoader([regression()])
     with pytest.raises(ValueError, match="data of type DataLoader: must give a batch at each next"):
         Training(model, squared, loader, adamw(model, 0.1), 5)
+
+
+def test_data_that_cannot_say_where_it_is_is_refused_before_the_first_step(tmp_path):
+    model, data = linear(), itertools.cycle([regression()])
+    with pytest.raises(ValueError, match="data of type cycle: must have state_dict and load_state_dict"):
+        Training(model, squared, data, adamw(model, 0.1), 5, folder=tmp_path)
+    Training(model, squared, data, adamw(model, 0.1), 5).fit()
+
+
+def test_data_that_ends_is_named():
+    model = linear()
+    with pytest.raises(ValueError, match="the data ended in step 3 of 5: it must be endless"):
+        Training(model, squared, iter([regression()] * 2), adamw(model, 0.1), 5).fit()
 
 
 @pytest.mark.parametrize("end", ["fit", "iteration", "break", "interrupt", "error"])
