@@ -137,7 +137,7 @@ class Bert(Pretrained):
             segments = torch.zeros_like(ids)
         elif segments.shape != ids.shape:
             raise ValueError(f"segments of shape {tuple(segments.shape)}: must be {tuple(ids.shape)}, as the tokens")
-        if segments.dtype != torch.int64:
+        if segments.dtype not in (torch.int64, torch.int32):
             raise ValueError(f"segments of {segments.dtype}: must be whole numbers (torch.int64)")
         check_all((segments == 0) | (segments == 1), "segments must be 0 in the first text and 1 in the second")
         x = self.tokens(ids) + self.segments(segments)  # (B, T, D)

@@ -154,6 +154,44 @@ function unfold() {
 addEventListener("hashchange", unfold);
 unfold();
 
+// --- the place that the address names stays in sight while widgets and pictures above it get their height
+
+function stay() {
+  const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!place || !article) return;
+  const moves = new ResizeObserver(() => place.scrollIntoView());
+  const end = () => moves.disconnect();
+  moves.observe(article);
+  setTimeout(end, 10_000);
+  for (const own of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(own, end, {once: true, passive: true});
+}
+
+addEventListener("hashchange", stay);
+stay();
+
+// --- the page that is read is in sight among all others, too
+
+addEventListener("load", () => {
+  const pages = document.querySelector(".bd-sidebar-primary");
+  const here = [...pages?.querySelectorAll(".current > a") ?? []].at(-1);
+  if (!here) return;
+  const {top, bottom} = here.getBoundingClientRect(), box = pages.getBoundingClientRect();
+  if (top < box.top || bottom > Math.min(box.bottom, innerHeight)) pages.scrollTop += top - box.top - box.height / 3;
+});
+
+// --- what the search shows of a page is its text, without the menus around it
+
+addEventListener("DOMContentLoaded", () => {
+  // @ts-ignore: of Sphinx' searchtools.js, on the page of the search alone
+  if (typeof Search === "undefined") return;
+  // @ts-ignore
+  Search.htmlToText = (/** @type {string} */ html) => {
+    const text = new DOMParser().parseFromString(html, "text/html").querySelector("article.bd-article");
+    for (const part of text?.querySelectorAll(".headerlink, script, style") ?? []) part.remove();
+    return text?.textContent ?? "";
+  };
+});
+
 // --- on paper: light, with everything that is folded
 
 const unfolded = [];

@@ -1,6 +1,7 @@
 // A slide holds what fits on it: what is taller goes on on the next one, or is drawn a little smaller.
 const WIDTH = 1280, HEIGHT = 720;
 const SMALLER = 0.75; // as much smaller something is drawn rather than cut in two
+const A_LITTLE = 0.88; // as much smaller a slide is drawn rather than followed by one with what was left over
 const SMALLEST = 0.5; // an opened answer, or what cannot be cut
 const MARGIN = 40; // below the last line of what is cut, with the frames around it
 const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a widget for its colours in the dark
@@ -8,6 +9,7 @@ const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${L
   ul, ol, table, tbody, pre, code, blockquote`;
 const LARGEST = 1.6; // a figure or a widget, where there is room
 const HEADING = "h1, h2, h3, h4, h5, h6";
+const LEAST = 3; // lines of a listing that stand together
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
 const heightOf = (slide) => slide.scrollHeight;
@@ -16,11 +18,16 @@ const bottomOf = (el) => el.getBoundingClientRect().bottom;
 /** Whether something of `el` is seen at all: a frame without content is not. */
 const seen = (el) => el.getBoundingClientRect().height > 1;
 
+/** Whether `el` only leads to what comes after it: a heading, "such as these:", the titles of columns. */
+const leads = (el) => el.matches(HEADING) || (el.matches("p") && /:\s*$/.test(el.textContent))
+  || (el.matches("tr") && [...el.cells].every((cell) => cell.matches("th")));
+
 const indent = (text) => text.search(/[^ ]/);
 
 /** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does.
  *  It is cut at an empty line, between two functions, where that leaves at least half of these lines, else not above a
- *  line that is indented more, which belongs to the one before it. */
+ *  line that is indented more, which belongs to the one before it; and not behind a line that only begins something, such
+ *  as a decorator, the head of a function or its docstring. */
 function linesBelow(pre, bottom) {
   const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
   const range = document.createRange();
@@ -32,14 +39,16 @@ function linesBelow(pre, bottom) {
       range.setEnd(text, i + 1);
       const line = range.getBoundingClientRect();
       if (line.height && line.bottom > bottom) break;
-      const at = before + i + 1, here = indent(whole.slice(whole.lastIndexOf("\n", at - 2) + 1)), next = indent(whole.slice(at));
-      if (line.height) cuts.push([text, i + 1, whole[at] === "\n", next <= here]);
+      const at = before + i + 1, own = whole.slice(whole.lastIndexOf("\n", at - 2) + 1, at), left = whole.slice(at);
+      const begins = /^\s*@|[:([{]\s*$|"""\s*$/.test(own), few = left.split("\n").filter((one) => one.trim()).length < LEAST;
+      if (line.height) cuts.push([text, i + 1, left[0] === "\n", !begins && !few && indent(left) <= indent(own), !begins && !few, !begins]);
     }
     before += text.data.length;
   }
   if (!cuts.length) return null;
   const last = [2, 3].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 2);
-  const cut = (cuts[last] ?? cuts.at(-1)).slice(0, 2);
+  const cut = (cuts[last] ?? cuts.findLast((one) => one[4]) ?? cuts.findLast((one) => one[5]))?.slice(0, 2);
+  if (!cut) return null;
   range.selectNodeContents(pre);
   range.setStart(...cut);
   if (!range.toString().trim()) return null;
@@ -62,7 +71,7 @@ function below(el, bottom) {
   if (first < 0) return null;
   const rest = below(parts[first], bottom);
   if (!rest) {
-    while (first > 1 && parts[first - 1].matches(HEADING)) first--; // no heading alone at the end
+    while (first > 0 && leads(parts[first - 1])) first--; // no heading alone at the end
     const kept = parts.slice(0, first);
     if (!kept.some(seen)) return null;
     if (el.closest(LISTING) && !kept.some((part) => part.matches("pre") || part.querySelector("pre"))) return null; // its title alone
@@ -71,6 +80,7 @@ function below(el, bottom) {
   tail.removeAttribute("id");
   if (el.matches("ol")) tail.start = el.start + first;
   if (el.matches("table") && el.tHead) tail.append(el.tHead.cloneNode(true));
+  else if (el.matches("tbody") && leads(el.rows[0])) tail.append(el.rows[0].cloneNode(true));
   tail.append(...(rest ? [rest] : [parts[first]]), ...parts.slice(first + 1));
   return tail;
 }
@@ -82,19 +92,29 @@ function shrink(slide) {
   }
 }
 
+/** All behind the first thing in `el`, and what leads to it, taken out of it into a frame like its own; or null. */
+function behindFirst(el) {
+  if (!el.matches(CUTTABLE) || el.matches(`pre, ${LISTING}`)) return null;
+  const parts = [...el.children].filter((part) => !part.matches(BESIDE));
+  const first = parts.findIndex((part) => seen(part) && !leads(part));
+  if (first < 0) return null;
+  const rest = [behindFirst(parts[first]), ...parts.slice(first + 1)].filter(Boolean);
+  if (!rest.some((part) => part.textContent.trim() || part.querySelector("svg, img"))) return null;
+  const tail = el.cloneNode(false);
+  tail.removeAttribute("id");
+  tail.append(...rest);
+  return tail;
+}
+
 /** What of a slide does not fit, on a new one; all behind its first thing if that alone is too tall; or null. */
 function restOf(slide) {
-  const rest = below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN);
-  if (rest || slide.children.length < 2) return rest;
-  const next = slide.cloneNode(false);
-  next.append(...[...slide.children].slice(1));
-  return next;
+  return below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN) ?? behindFirst(slide);
 }
 
 /** Let a slide go on on another one, and that on a third, until each fits. */
 function divide(slide) {
   if (heightOf(slide) <= HEIGHT) return;
-  const almost = slide.children.length === 1 && heightOf(slide) * SMALLER <= HEIGHT;
+  const almost = heightOf(slide) * (slide.children.length === 1 ? SMALLER : A_LITTLE) <= HEIGHT;
   const rest = almost ? null : restOf(slide);
   if (rest) {
     rest.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
@@ -175,7 +195,29 @@ function asOnAWideScreen() {
   }
 }
 
+/** What is printed is drawn smaller, where its lines are then whole. */
+function narrow() {
+  for (const pre of document.querySelectorAll(".fitting .jp-OutputArea-output pre")) {
+    pre.style.whiteSpace = "pre";
+    const zoom = pre.clientWidth / pre.scrollWidth;
+    pre.style.whiteSpace = "";
+    if (zoom < 1 && zoom >= SMALLEST) pre.style.fontSize = `${0.99 * zoom}em`;
+  }
+}
+
+/** A slider that was used keeps the keys that belong to it, the arrows; with the others the lecture goes on. */
+function releaseSliders() {
+  const slider = (target) => target instanceof HTMLInputElement && target.type === "range" ? target : null;
+  addEventListener("pointerup", ({target}) => setTimeout(() => slider(target)?.blur()));
+  addEventListener("keydown", (event) => {
+    if (!slider(event.target) || /^(Arrow|Home|End|Tab|Shift)/.test(event.key)) return;
+    event.preventDefault();
+    event.target.blur();
+  }, {capture: true});
+}
+
 async function begin() {
+  releaseSliders();
   asOnAWideScreen();
   const reveal = document.querySelector(".reveal");
   await Promise.all([document.fonts.ready, ...[...document.images].map((image) => image.decode().catch(() => {}))]);
@@ -183,6 +225,7 @@ async function begin() {
   for (const slide of document.querySelectorAll(".slides > section > section")) {
     slide.parentElement.classList.add("fitting"); // one at a time: a hundred with all their widgets take long to lay out
     slide.classList.add("fitting");
+    narrow();
     await divideOpened(slide);
     for (const one of document.querySelectorAll(".fitting")) one.classList.remove("fitting");
   }

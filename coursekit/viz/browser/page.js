@@ -23,20 +23,27 @@ globalThis.courseModels = (mount, el, data) => {
   if (!able || !data.browser) return mount(el, data, {emit() {}});
   const id = count++;
   let told = false;
+  const note = document.createElement("p"); // below the widget, which may draw itself anew at any time
+  const say = (role, text) => {
+    note.setAttribute("role", role);
+    note.textContent = text;
+    el.after(note);
+  };
   const view = mount(el, {...data, live: true}, {emit: (message) => {
+    if (!told) say("status", "The model is being loaded into this browser …");
     ask(told ? {view: id, message} : {view: id, data, message});
     told = true;
   }});
   views.set(id, {
-    show: (fresh) => view.update({...fresh, live: true}),
+    show(fresh) {
+      note.remove();
+      view.update({...fresh, live: true});
+    },
     fail(reason) {
       views.delete(id);
       mount(el, data, {emit() {}});
-      const note = document.createElement("p");
-      note.setAttribute("role", "alert");
-      note.textContent = "The model could not be run in this browser, so only the stored answers are here.";
+      say("alert", "The model could not be run in this browser, so only the stored answers are here.");
       note.title = reason;
-      el.append(note);
     },
   });
   return view;

@@ -158,7 +158,7 @@ async function alignment(view, {source}) {
     const translator = await model();
     const numbers = new Map(known.map((word, i) => [word, i]));
     const words = source.replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean).map((word) => (numbers.has(word) ? word : word.toLowerCase())); // names have capitals
-    const unknown = words.filter((word) => !numbers.has(word));
+    const unknown = [...new Set(words.filter((word) => !numbers.has(word)))];
     if (unknown.length || !words.length) throw new Refused(browser.refused.replace("…", unknown.join(", ") || "a sentence without words"));
     const {end} = translator.about;
     const read = words.map((word) => numbers.get(word));

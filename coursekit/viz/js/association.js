@@ -11,8 +11,8 @@ const STYLE = `
 .ck .error { min-height:0; color:var(--accent2); }
 .ck .row button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
 .ck .row > span { color:var(--soft); }
-.ck .controls { display:flex; flex-wrap:wrap; gap:0 22px; }
-.ck .controls .typed input { width:16ch; }
+.ck .tools { display:flex; flex-wrap:wrap; gap:0 22px; }
+.ck .tools .typed input { width:16ch; }
 .ck .said { display:grid; grid-template-columns:minmax(0, auto) auto; justify-content:start; gap:2px 14px; font-size:19px; line-height:1.5; margin:4px 0; }
 .ck .said b { font-weight:700; }
 .ck .said .first b, .ck .first { color:var(--accent); }
@@ -100,7 +100,7 @@ export function mount(el, data) {
   const status = h("p", {"aria-live": "polite"});
   const error = h("p", {class: "error", role: "alert"});
   const body = h("div");
-  box.append(title, said, h("div", {class: "controls"}, views, counts, search), error, status, body,
+  box.append(title, said, h("div", {class: "tools"}, views, counts, search), error, status, body,
     h("div", {class: "row"}, h("label", {style: "display:contents"}, h("span", {}, "Word, by difference"), slider)));
   let first, second, n, planted, names;
   let order; // the words that are shown, from the one most likely with the first sentence to that with the second

@@ -132,6 +132,7 @@ export function mount(el, data, {emit}) {
     const frame = large.firstChild;
     const canvas = frame.firstChild;
     const [wide, tall, from] = [frame.clientWidth, Math.min(frame.clientHeight, large.clientHeight), large.scrollTop];
+    if (!wide) return; // on a slide that is not shown; printed, it has the lines it had
     canvas.style.cssText = `top:${from}px;height:${tall}px`;
     const sharp = Math.min(2, devicePixelRatio);
     [canvas.width, canvas.height] = [wide * sharp, tall * sharp];
