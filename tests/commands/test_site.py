@@ -191,6 +191,8 @@ def write_talk(root: Path) -> None:
     rows = "\n".join(f"| row {i} | x |" for i in range(50))
     items = "\n".join(f"{i + 1}. item {i}" for i in range(60))
     code = "\n".join(f"line_{i} = {i}" + "\n" * (i == 14) for i in range(80))  # a function ends there
+    decorated = "\n".join(f'@d\ndef f_{i}():\n    """{i}"""\n    return {i}' for i in range(40))
+    leading = "\n\n".join(f"Of part {i} this is so:\n\n- clear" for i in range(30))
     talk = lecture(
         "03 · Talk",
         [
@@ -205,6 +207,8 @@ def write_talk(root: Path) -> None:
             ("two-more", "-", "more()", [output(text_html=curves[1])]),
             ("table", "slide", f"| a head of the table | b |\n|---|---|\n{rows}\n\n### A heading\n\n{items}", []),
             ("code", "slide", code, [output(text_plain="done")]),
+            ("decorated", "slide", decorated, [output(text_plain="decorated")]),
+            ("leading", "slide", leading, []),
             ("end", "slide", answer.replace("Because.", reasons), []),
         ],
     )
@@ -649,6 +653,11 @@ def test_search_finds_a_word(open_page):
     found = page.locator("#search-results li a")
     found.first.wait_for()
     assert sorted(found.all_inner_texts()) == ["01 · Sums: a formula", "Glossary"]
+    excerpts = page.locator("#search-results p.context")
+    excerpts.nth(1).wait_for()
+    for excerpt in excerpts.all_inner_texts():
+        assert "marmalade" in excerpt.lower()
+        assert not re.search(r"Contents|Light|Download", excerpt), "it is the page's text, not its menus"
 
 
 @pytest.mark.browser
@@ -736,6 +745,11 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert re.findall(r"line_(\d+)", text) == [str(n) for n in range(80)]
     first = next(one for one in last.values() if "line_0" in one)
     assert re.findall(r"line_(\d+)", first)[-1] == "14", "a listing is cut where a function ends"
+    assert re.findall(r"return (\d+)", text) == [str(n) for n in range(40)]
+    assert re.findall(r"Of part (\d+)", text) == [str(n) for n in range(30)]
+    ends = [one.strip() for one in last.values()]
+    assert not [one for one in ends if re.search(r'(@d|\(\):|""")$', one)], "no listing ends where something begins"
+    assert not [one for one in ends if one.endswith("so:")], "a sentence stands above what it leads to"
     assert text.count("a head of the table") > 1
     assert page.locator("ol").evaluate_all("all => all.map((one) => one.start)")[1] > 10
     assert not any(one.strip().endswith("A heading") for one in last.values())
@@ -972,6 +986,28 @@ def test_a_widget_on_a_slide_answers(open_page):
     widget.get_by_role("button", name="Next step").click()
     assert widget.locator("[aria-live]").inner_text() != before
     assert page.locator(".slide-number").inner_text().split() == ["2", "/", "2"]
+
+
+@pytest.mark.browser
+def test_a_slider_on_a_slide_has_the_arrows_and_the_lecture_the_other_keys(open_page):
+    page = open_page("slides", "02_vit.html")
+    page.wait_for_function("Reveal.isReady()")
+    page.keyboard.press("ArrowRight")
+    slider, number = page.locator("input[type=range]"), page.locator(".slide-number")
+    slider.focus()
+    before = slider.input_value()
+    page.keyboard.press("ArrowRight")
+    assert slider.input_value() != before
+    assert number.inner_text().split() == ["2", "/", "2"]
+    kept = slider.input_value()
+    page.keyboard.press("PageUp")
+    assert number.inner_text().split() == ["1", "/", "2"]
+    assert slider.input_value() == kept
+    page.keyboard.press("PageDown")
+    slider.click()
+    page.wait_for_function("document.activeElement === document.body")
+    page.keyboard.press("Shift+Space")
+    assert number.inner_text().split() == ["1", "/", "2"]
 
 
 def test_what_can_be_downloaded_is_the_notebook_itself(course):
