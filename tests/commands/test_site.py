@@ -209,6 +209,7 @@ def write_talk(root: Path) -> None:
             ("code", "slide", code, [output(text_plain="done")]),
             ("decorated", "slide", decorated, [output(text_plain="decorated")]),
             ("leading", "slide", leading, []),
+            ("wide", "slide", "print(rows)", [printed("\n".join(f"{name:60}{0.5:60}" for name in "abc"))]),
             ("end", "slide", answer.replace("Because.", reasons), []),
         ],
     )
@@ -762,6 +763,22 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert set(parts) == {"03 · Talk"}
     zooms = page.locator(".jp-OutputArea-output:has(.ck)").evaluate_all("all => all.map((one) => +one.style.zoom)")
     assert max(zooms) > 1.2, "a widget is as large as there is room for"
+
+
+@pytest.mark.browser
+def test_the_rows_of_a_printed_table_are_whole(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    fits = """() => {
+      const pre = [...document.querySelectorAll(".slides pre")].find((one) => one.textContent.startsWith("a  "));
+      const {h, v} = Reveal.getIndices(pre.closest("section"));
+      Reveal.slide(h, v);
+      pre.style.whiteSpace = "pre";
+      return [pre.scrollWidth - pre.clientWidth, parseFloat(getComputedStyle(pre).fontSize)];
+    }"""
+    beyond, size = page.evaluate(fits)
+    assert beyond <= 0
+    assert size > 12, "not smaller than it must be"
 
 
 @pytest.mark.browser

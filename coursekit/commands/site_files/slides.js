@@ -201,7 +201,7 @@ function narrow() {
     pre.style.whiteSpace = "pre";
     const zoom = pre.clientWidth / pre.scrollWidth;
     pre.style.whiteSpace = "";
-    if (zoom < 1 && zoom >= SMALLEST) pre.style.fontSize = `${0.99 * zoom}em`;
+    if (zoom < 1 && zoom >= SMALLEST) pre.style.fontSize = `${0.99 * zoom * parseFloat(getComputedStyle(pre).fontSize)}px`;
   }
 }
 
@@ -210,7 +210,8 @@ function releaseSliders() {
   const slider = (target) => target instanceof HTMLInputElement && target.type === "range" ? target : null;
   addEventListener("pointerup", ({target}) => setTimeout(() => slider(target)?.blur()));
   addEventListener("keydown", (event) => {
-    if (!slider(event.target) || /^(Arrow|Home|End|Tab|Shift)/.test(event.key)) return;
+    if (!slider(event.target) || event.ctrlKey || event.metaKey || event.altKey) return; // of the browser
+    if (/^(Arrow|Home|End|Tab|Shift|Control|Meta|Alt)/.test(event.key)) return;
     event.preventDefault();
     event.target.blur();
   }, {capture: true});
