@@ -61,8 +61,8 @@ def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: T
     if not penalty > 0:
         raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
     seen = torch.zeros_like(logits, dtype=torch.long)
-    counted = torch.ones_like(seen[:, :1]).expand(written.shape) if real is None else real.long()
-    seen.scatter_add_(1, written.long(), counted)
+    written = written.long()
+    seen.scatter_add_(1, written, torch.ones_like(written) if real is None else real.long())
     return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
