@@ -969,6 +969,39 @@ def test_a_link_to_a_claim_opens_the_cell_that_makes_it(open_page):
 
 
 @pytest.mark.browser
+def test_the_place_of_a_link_stays_in_sight_until_the_reader_moves(open_page):
+    page = open_page("site", "lectures/01_sums.html#claim-0")
+    top = "Math.round(document.getElementById('claim-0').getBoundingClientRect().top)"
+    grow = """() => {
+      const tall = document.createElement("div");
+      tall.style.height = "2000px";
+      document.querySelector("article h1").after(tall);
+    }"""
+    page.add_style_tag(content="* {overflow-anchor: none}")  # as in Safari, which anchors no scrolling
+    page.wait_for_timeout(200)
+    page.evaluate(grow)  # as a widget does when it is mounted
+    page.wait_for_function(f"0 <= {top} && {top} < innerHeight - 50")
+    page.mouse.wheel(0, -300)
+    page.wait_for_timeout(300)
+    here = page.evaluate("scrollY")
+    page.evaluate("document.querySelector('article').append(document.createElement('hr'))")
+    page.wait_for_timeout(200)
+    assert page.evaluate("scrollY") == here, "it is the reader who turns the page now"
+
+
+@pytest.mark.browser
+def test_the_page_that_is_read_is_in_sight_among_all_others(open_page):
+    page = open_page("site", "index.html")
+    page.set_viewport_size({"width": 1280, "height": 260})
+    page.evaluate("sessionStorage.setItem('sidebar-scroll-top', 0)")  # as the theme remembers it
+    page.goto("http://course.test/docs/plan.html")
+    at = page.locator(".bd-sidebar-primary .current > a").last.evaluate(
+        "x => [x.getBoundingClientRect().top, x.getBoundingClientRect().bottom, innerHeight]"
+    )
+    assert 0 <= at[0] < at[1] <= at[2]
+
+
+@pytest.mark.browser
 def test_on_paper_a_page_is_light_and_nothing_is_folded(open_page):
     page = open_page("site", "lectures/02_vit.html", "dark")
     folded = page.locator("article details:not([open])")
