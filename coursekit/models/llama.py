@@ -29,7 +29,7 @@ from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped import GroupedQueryAttention, WindowCache
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
@@ -214,4 +214,5 @@ class Llama(Pretrained):
 
     def new_caches(self, max_length: int) -> list[Cache]:
         """Empty caches for decoding step by step, one for each block; with a window they hold no more than that."""
-        return [Cache(max_length, self.config.window) for _ in self.blocks]
+        window = self.config.window
+        return [Cache(max_length) if window is None else WindowCache(max_length, window) for _ in self.blocks]

@@ -65,18 +65,10 @@ class Attention(nn.Module):
             self.recorded.append(weights.detach())
         return weights
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        window: int | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """The function ``attend`` with this module's dropout; the weights are computed only if they are recorded."""
         watched, dropout = self.recorded is not None, self.dropout if self.training else 0.0
-        heads, weights = attend(query, key, value, mask, causal, watched, dropout, window)
+        heads, weights = attend(query, key, value, mask, causal, watched, dropout)
         if watched:
             self.record(weights)
         return heads
@@ -122,7 +114,6 @@ def attend(
     causal: bool = False,
     need_weights: bool = False,
     dropout: float = 0.0,
-    window: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention: ``softmax(Q K^T / sqrt(Dh)) V``.
 
@@ -140,13 +131,12 @@ def attend(
         causal: attend to no later position; the queries are the last T of the S positions.
         need_weights: return the weights too.
         dropout: probability with which a weight is set to 0 (and the others are scaled up).
-        window: with ``causal``, attend to the last ``window`` positions alone, the query's own included.
 
     Returns:
         The weighted values (B, H, T, Dv), and the weights before dropout (B, H, T, S) or None.
 
     Raises:
-        ValueError: the mask is not boolean, the shapes do not fit, or there is a window without ``causal``.
+        ValueError: the mask is not boolean, or the shapes do not fit.
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1; fewer heads of keys: Ainslie et al.
     (2023), arXiv 2305.13245, section 2.2.
@@ -154,19 +144,15 @@ def attend(
     check_shapes(query, key, value, mask)
     if mask is not None and mask.dim() < 2:
         mask = mask.expand(1, key.shape[-2])  # which the fused kernel does not do by itself
-    if window is not None and not (causal and window > 0):
-        raise ValueError(f"window={window}: at least 1, and with causal=True")
     T, S = query.shape[-2], key.shape[-2]
-    if window is not None and window >= S:
-        window = None
-    if T == 1 and window is None:
+    if T == 1:
         causal = False  # nothing is later than the last position
     fewer = {"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {}
     explicit = need_weights or fused_is_slow(query, key)
-    if mask is None and not explicit and window is None and (not causal or T == S):
+    if mask is None and not explicit and (not causal or T == S):
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, **fewer), None
     if causal:
-        later = causal_mask(T, S, query.device, window)
+        later = causal_mask(T, S, query.device)
         mask = later if mask is None else mask & later
     has_any_key = None
     if mask is not None:
@@ -232,44 +218,42 @@ class Cache:
 
     Args:
         max_length: largest number of positions, those of the prompt included; ``append`` refuses more.
-        window: W, for attention to the last W positions alone: only the last W - 1 are kept for the next step.
 
     Raises:
-        ValueError: ``max_length`` or ``window`` is below 1.
+        ValueError: ``max_length`` is below 1.
 
     Attributes:
         length: positions so far.
     """
 
-    def __init__(self, max_length: int, window: int | None = None):
-        if max_length < 1 or (window is not None and window < 1):
-            raise ValueError(f"max_length={max_length}, window={window}: a cache has room for at least 1 position")
-        self.max_length, self.window, self.length = max_length, window, 0
+    def __init__(self, max_length: int):
+        if max_length < 1:
+            raise ValueError(f"max_length={max_length}: a cache has room for at least 1 position")
+        self.max_length, self.length = max_length, 0
         self.key: Tensor | None = None
         self.value: Tensor | None = None
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, G, T, Dh); all so far, (B, G, S, Dh), or those that a window still reaches.
+        """Add keys and values (B, G, T, Dh); return all so far, (B, G, S, Dh).
 
         Raises:
             ValueError: they are more than ``max_length``, or of another number of texts than before.
         """
-        start, end = self.length, self.length + key.shape[-2]
-        if end > self.max_length:
-            raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
-        if self.key is not None and len(key) != len(self.key):
-            raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
-        if self.window is not None:
-            both = (self.key, key), (self.value, value)
-            key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
-            first = max(0, key.shape[-2] - self.window + 1)
-            self.key, self.value, self.length = key[:, :, first:].clone(), value[:, :, first:].clone(), end
-            return key, value
+        start, end = self.length, self.check_room(key)
         if self.key is None:
             self.key, self.value = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
         self.key[:, :, start:end], self.value[:, :, start:end] = key, value
         self.length = end
         return self.key[:, :, :end], self.value[:, :, :end]
+
+    def check_room(self, key: Tensor) -> int:
+        """Refuse keys that do not continue those so far; the number of positions with them."""
+        end = self.length + key.shape[-2]
+        if end > self.max_length:
+            raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
+        if self.key is not None and len(key) != len(self.key):
+            raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
+        return end
 
     def reorder(self, rows: Tensor) -> None:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""

@@ -6,9 +6,53 @@ D size of the model, Dh size of a head.
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from coursekit.nn.attention import Attention, Cache, check_sequence, join_heads, split_heads
+from coursekit.nn.masks import causal_mask
+
+
+def window_mask(queries: int, keys: int, window: int, device: torch.device | None = None) -> Tensor:
+    """No query attends to more than the last W positions, its own among them: (T, S).
+
+    True where ``t + S - T - W < s <= t + S - T``: the queries are the last T of the S positions, as in ``causal_mask``.
+
+    Raises:
+        ValueError: ``window``, W, is below 1, or there are more queries than keys.
+
+    Source: Jiang et al. (2023), *Mistral 7B*, arXiv 2310.06825, section 2.
+    """
+    if window < 1:
+        raise ValueError(f"window={window}: must be at least 1")
+    return causal_mask(queries, keys, device).triu(keys - queries - window + 1)
+
+
+class WindowCache(Cache):
+    """A ``Cache`` for attention to the last W positions: of those before, only W - 1 are kept for the next step.
+
+    Args:
+        max_length: largest number of positions, as for a ``Cache``.
+        window: W.
+
+    Raises:
+        ValueError: ``max_length`` or ``window`` is below 1.
+    """
+
+    def __init__(self, max_length: int, window: int):
+        super().__init__(max_length)
+        if window < 1:
+            raise ValueError(f"window={window}: must be at least 1")
+        self.window = window
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys and values (B, G, T, Dh); return those that the T queries reach, (B, G, at most T + W - 1, Dh)."""
+        self.length = self.check_room(key)
+        both = (self.key, key), (self.value, value)
+        key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
+        first = max(0, key.shape[-2] - self.window + 1)
+        self.key, self.value = key[:, :, first:].clone(), value[:, :, first:].clone()
+        return key, value
 
 
 class GroupedQueryAttention(Attention):
@@ -56,11 +100,7 @@ class GroupedQueryAttention(Attention):
         Dh = d_model // n_heads if d_head is None else d_head
         self.d_model, self.window = d_model, window
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
-        self.qkv_sizes = [
-            n_heads * Dh,
-            n_kv_heads * Dh,
-            n_kv_heads * Dh,
-        ]  # of queries, keys, values in all heads together
+        self.qkv_sizes = [n_heads * Dh, n_kv_heads * Dh, n_kv_heads * Dh]  # of queries, keys, values
         self.qkv = nn.Linear(d_model, sum(self.qkv_sizes), bias=bias if qkv_bias is None else qkv_bias)
         self.out = nn.Linear(n_heads * Dh, d_model, bias=bias)
         self.query_norm, self.key_norm = (None if qk_norm is None else qk_norm(Dh) for _ in range(2))
@@ -83,7 +123,7 @@ class GroupedQueryAttention(Attention):
             rotary: turns queries and keys by their positions, (B, H, T, Dh) -> the same.
 
         Raises:
-            ValueError: ``x`` has another shape; or see ``attend``.
+            ValueError: ``x`` has another shape; a window without ``causal``; or see ``attend``.
         """
         check_sequence("x", x, "B, T", self.d_model)
         query, key, value = self.qkv(x).split(self.qkv_sizes, dim=-1)  # (B, T, H Dh), (B, T, G Dh), (B, T, G Dh)
@@ -95,5 +135,12 @@ class GroupedQueryAttention(Attention):
             query, key = rotary(query), rotary(key)
         if cache is not None:
             key, value = cache.append(key, value)  # (B, G, S, Dh)
-        heads = self.attend(query, key, value, mask, causal, self.window)  # (B, H, T, Dh)
+        if self.window is not None:
+            if not causal:
+                raise ValueError(f"window={self.window} is for what came before: it needs causal=True")
+            T, S = query.shape[-2], key.shape[-2]
+            if self.window < S:
+                within = window_mask(T, S, self.window, x.device)
+                mask, causal = within if mask is None else mask & within, False
+        heads = self.attend(query, key, value, mask, causal)  # (B, H, T, Dh)
         return self.out(join_heads(heads))

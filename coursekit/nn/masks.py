@@ -15,21 +15,14 @@ def padding_mask(real: Tensor) -> Tensor:
     return real[:, None, None, :]
 
 
-def causal_mask(
-    queries: int, keys: int | None = None, device: torch.device | None = None, window: int | None = None
-) -> Tensor:
+def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:
     """No query attends to what comes after it: (T, S), True at ``s <= t + S - T``.
 
     The queries are the last T of the S positions: with a cache there are more keys than queries.
 
-    Args:
-        window: W, attend to no more than the last W positions, its own among them: True only at ``s > t + S - T - W``.
-
-    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.3; the window: Jiang et al. (2023), arXiv 2310.06825,
-    section 2.
+    Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.3.
     """
     keys = queries if keys is None else keys
     if not 0 < queries <= keys:
         raise ValueError(f"queries={queries}, keys={keys}: the queries are the last of the keys, so at most as many")
-    mask = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-    return mask if window is None else mask.triu(keys - queries - window + 1)
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_formula, record_attention
+from coursekit.nn.grouped import WindowCache, window_mask
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise, softmax
 
@@ -71,7 +73,7 @@ def test_fewer_heads_of_keys_and_a_window(heads, shared, T, more, window, seed):
     repeated = [torch.stack([x[:, h // shared] for h in range(heads * shared)], dim=1) for x in (key, value)]
     expected, weights = by_hand(query, *repeated, reached.expand(2, heads * shared, T, S))
     for need_weights in (False, True):
-        found, found_weights = attend(query, key, value, None, True, need_weights, window=window)
+        found, found_weights = attend(query, key, value, window_mask(T, S, window), True, need_weights)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(found_weights, weights, rtol=1e-9, atol=1e-9)
 
@@ -239,9 +241,9 @@ def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
         module(x[:, :1], causal=True, cache=cache)
 
 
-@pytest.mark.parametrize("window", [None, 3])
-def test_a_cache_goes_on_with_as_many_texts_as_it_holds(window, generator):
-    cache, x = Cache(6, window), torch.randn(3, 2, 1, 4, generator=generator)
+@pytest.mark.parametrize("cache", [Cache(6), WindowCache(6, 3)])
+def test_a_cache_goes_on_with_as_many_texts_as_it_holds(cache, generator):
+    x = torch.randn(3, 2, 1, 4, generator=generator)
     cache.append(x, x)
     for n in (1, 2, 4):
         some = x[:1].expand(n, -1, -1, -1)
@@ -303,17 +305,11 @@ def test_queries_of_other_texts_than_the_keys_are_refused():
         attend(*torch.zeros(3, 4, 8))
 
 
-@pytest.mark.parametrize(("max_length", "window"), [(0, None), (-1, None), (4, 0)])
-def test_a_cache_without_room_is_refused(max_length, window):
-    with pytest.raises(ValueError, match="a cache has room for at least 1 position"):
-        Cache(max_length, window)
-
-
-def test_a_window_is_for_what_came_before():
-    x = torch.zeros(1, 1, 4, 2)
-    for options in ({"window": 2}, {"window": 0, "causal": True}):
-        with pytest.raises(ValueError, match=r"window=\d: at least 1, and with causal=True"):
-            attend(x, x, x, **options)
+@pytest.mark.parametrize("max_length", [0, -1])
+def test_a_cache_without_room_is_refused(max_length):
+    for make in (Cache, partial(WindowCache, window=2)):
+        with pytest.raises(ValueError, match="a cache has room for at least 1 position"):
+            make(max_length)
 
 
 @pytest.mark.parametrize("heads", [1, 2])

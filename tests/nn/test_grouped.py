@@ -1,13 +1,14 @@
 """Attention with fewer heads of keys beside ``MultiHeadAttention`` with the same heads written out."""
 
 import re
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from coursekit.nn.attention import Cache, MultiHeadAttention, record_attention
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped import GroupedQueryAttention, WindowCache, window_mask
 from coursekit.nn.masks import causal_mask, padding_mask
 from coursekit.nn.norms import RMSNorm
 from tests.conftest import randomise
@@ -34,7 +35,7 @@ def test_heads_that_share_are_heads_with_the_same_weights(n_kv_heads, window, ge
     ours = randomise(GroupedQueryAttention(D, H, n_kv_heads, bias=True, window=window)).double()
     theirs = written_out(ours, n_kv_heads)
     x = torch.randn(B, T, D, generator=generator, dtype=torch.float64)
-    mask = causal_mask(T, window=window) & padding_mask(REAL)
+    mask = (causal_mask(T) if window is None else window_mask(T, T, window)) & padding_mask(REAL)
     with record_attention(ours) as found, record_attention(theirs) as expected:
         torch.testing.assert_close(ours(x, padding_mask(REAL)), theirs(x, mask=mask))
     torch.testing.assert_close(found[""], expected[""])
@@ -47,7 +48,7 @@ def test_heads_that_share_are_heads_with_the_same_weights(n_kv_heads, window, ge
 def test_step_by_step_with_a_cache_is_all_at_once(window, generator):
     module = randomise(GroupedQueryAttention(D, H, 2, window=window, qk_norm=RMSNorm)).double()
     x = torch.randn(B, T, D, generator=generator, dtype=torch.float64)
-    cache = Cache(T, window)
+    cache = Cache(T) if window is None else WindowCache(T, window)
     steps = torch.cat([module(x[:, t : t + 1], cache=cache) for t in range(T)], dim=1)
     torch.testing.assert_close(steps, module(x))
 
@@ -87,6 +88,14 @@ def test_dropout_is_for_training(generator):
 def test_sizes_that_do_not_fit_are_refused(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         GroupedQueryAttention(**{"d_model": D, "n_heads": H} | options)
+
+
+def test_a_window_is_for_what_came_before():
+    with pytest.raises(ValueError, match="window=2 is for what came before: it needs causal=True"):
+        GroupedQueryAttention(D, H, window=2)(torch.zeros(B, T, D), causal=False)
+    for make in (partial(window_mask, 4, 4), partial(WindowCache, 4)):
+        with pytest.raises(ValueError, match="window=0: must be at least 1"):
+            make(window=0)
 
 
 def test_another_shape_is_refused_and_any_size_of_a_head_taken():

@@ -210,7 +210,7 @@ def width(d_model, multiple):
     key = turn(key, first, base)
     keys = torch.cat([keys, key], dim=2)
     values = torch.cat([values, value], dim=2)
-    output = attend(query, keys, values, causal=True, window=window)[0]
+    output = attend_within(query, keys, values, window)
     if window is not None:
         length = keys.shape[2]
         start = max(0, length - window + 1)
@@ -255,7 +255,7 @@ def width(d_model, multiple):
     (3, "all keys are turned again with every piece", "    key = turn(key, first, base)\n", "",
      "    output =", "    keys = turn(keys, first - keys.shape[2] + key.shape[2], base)\n    output ="),
     (7, "the keys in the cache are not turned", "    key = turn(key, first, base)\n", "",
-     "attend(query, keys,", "attend(query, turn(keys, first - keys.shape[2] + key.shape[2], base),"),
+     "attend_within(query, keys,", "attend_within(query, turn(keys, first - keys.shape[2] + key.shape[2], base),"),
     (0, "neither queries nor keys are turned", "    query = turn(query, first, base)\n", "",
      "    key = turn(key, first, base)\n", ""),
     (3, "the queries are not turned", "    query = turn(query, first, base)\n", ""),
@@ -267,15 +267,16 @@ def width(d_model, multiple):
     (3, "the new cache holds the new tokens alone", "return output, (keys, values, seen)",
      "n = key.shape[2]\n    return output, (key, value, seen)"),
     (10, "the cache is cut before the attention",
-     "    output = attend(query, keys, values, causal=True, window=window)[0]\n", "", "    seen = seen +",
-     "    output = attend(query, keys, values, causal=True, window=window)[0]\n    seen = seen +"),
+     "    output = attend_within(query, keys, values, window)\n", "", "    seen = seen +",
+     "    output = attend_within(query, keys, values, window)\n    seen = seen +"),
     (10, "nothing is cut off", "if window is not None", "if False"),
     (10, "the cache keeps one position too many", "length - window + 1", "length - window"),
     (10, "with window 1 everything is kept", "keys[:, :, start:], values[:, :, start:]",
      "keys[:, :, -(window - 1) :], values[:, :, -(window - 1) :]"),
-    (6, "the attention is over the new tokens alone", "attend(query, keys, values, ", "attend(query, key, value, "),
-    (10, "the window is not used in the attention", ", window=window)", ")"),
-    (3, "within a piece later tokens are attended to", "causal=True, window=window", "causal=False"),
+    (6, "the attention is over the new tokens alone", "within(query, keys, values, ", "within(query, key, value, "),
+    (10, "the window is not used in the attention", "values, window)", "values)"),
+    (3, "within a piece later tokens are attended to", "attend_within(query, keys, values, window)",
+     "attend(query, keys, values)[0]"),
 ]),
 "memory": (FIRST, ["""def parameters_of(config):
     V, D, F_, L = (config[name] for name in ("vocab_size", "d_model", "d_ff", "n_layers"))
