@@ -18,6 +18,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from coursekit.commands import browser
 from coursekit.commands.lectures import (
@@ -504,7 +505,7 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 {% block html_head_js %}{% endblock %}
 {% block jupyter_widgets %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
-{% block header %}{{ super() | replace("</head>", resources.slides_css + "</head>") }}{% endblock %}
+{% block header %}{{ super() | replace("</head>", resources.head + "</head>") }}{% endblock %}
 {% block input_group %}
 {% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
 {% else %}{{ super() }}{% endif %}
@@ -533,7 +534,8 @@ def slides(path: Path, results: Path, out: Path) -> Path:
         def markdown2html(self, context: Any, source: str) -> str:
             return markdown_html(source)
 
-    looks = {"slides_css": f"<style>{read_packaged('slides.css')}</style>", "slides_js": read_packaged("slides.js")}
+    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(read_packaged("favicon.svg"))}">'
+    looks = {"head": f"{icon}<style>{read_packaged('slides.css')}</style>", "slides_js": read_packaged("slides.js")}
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
     resources = {"metadata": {"name": first_line(notebook)}, **looks}
     page, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)

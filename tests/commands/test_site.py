@@ -211,6 +211,7 @@ def write_talk(root: Path) -> None:
             ("leading", "slide", leading, []),
             ("wide", "slide", "print(rows)", [printed("\n".join(f"{name:60}{0.5:60}" for name in "abc"))]),
             ("end", "slide", answer.replace("Because.", reasons), []),
+            ("end-2", "subslide", "The end.", []),
         ],
     )
     for folder in ("talk", "build/03_talk"):
@@ -847,6 +848,11 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
     page.keyboard.press("Escape")
     assert not page.evaluate("Reveal.isOverview()")
     assert page.evaluate(SLIDE)["number"] == 2
+    page.keyboard.press("End")
+    here = page.evaluate(SLIDE)
+    assert here["number"] == here["of"]
+    page.keyboard.press("Home")
+    assert page.evaluate(SLIDE)["number"] == 1
 
 
 @pytest.mark.slow

@@ -235,7 +235,11 @@ async function begin() {
   note(slides);
   head(slides);
   await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
-    transition: "none", navigationMode: "linear", plugins: [RevealNotes]});
+    transition: "none", navigationMode: "linear", plugins: [RevealNotes],
+    keyboard: {35: () => { // End: the last slide of all, not the first one of the last part
+      const {h, v} = Reveal.getIndices(slides.at(-1));
+      Reveal.slide(h, v);
+    }}});
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
   Reveal.on("slidechanged", () => {
     fit();
