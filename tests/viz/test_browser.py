@@ -90,8 +90,13 @@ def test_wordpiece_is_pythons(scripts):
 
 @pytest.mark.slow
 def test_every_character_is_taken_as_in_python(scripts):
-    """But those whose category Unicode has changed between the tables of this Python and the browser's."""
-    found = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    """But those whose category Unicode has changed between the tables of this Python and the browser's.
+
+    Of the scripts with many thousand signs that differ by nothing that counts here, one in 50 is.
+    """
+    many = ("CJK UNIFIED IDEOGRAPH", "HANGUL SYLLABLE", "TANGUT", "EGYPTIAN", "CUNEIFORM", "NUSHU", "KHITAN")
+    known = (chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co"))
+    found = [char for char in known if not unicodedata.name(char, "").startswith(many) or ord(char) % 50 == 0]
     body = r"return data.map((char) => /\p{Mn}/u.test(char));"
     theirs = scripts("", "text.js", body, found)
     changed = {char for char, mark in zip(found, theirs) if mark != (unicodedata.category(char) == "Mn")}
