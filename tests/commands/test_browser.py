@@ -599,6 +599,21 @@ def test_where_the_model_cannot_run_the_stored_answers_stay(without, open_page):
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_what_becomes_of_the_model_is_said_below_the_widget_however_it_is_drawn_anew(open_page):
+    widget = AttentionHeads(["a", "b"], np.full((1, 2, 2, 2), 0.5)).in_browser("bert", typed="a b")
+    page = open_page(widget)
+    page.route("**/*.onnx", lambda route: None)  # it never comes
+    page.get_by_role("button", name="Read").click()
+    page.get_by_text("The model is being loaded into this browser").wait_for()
+    page = open_page(widget, without="ort.js")
+    page.get_by_role("button", name="Read").click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Layer 0, head 1", exact=True).click()
+    assert page.get_by_role("alert").inner_text().startswith("The model could not be run in this browser")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_without_the_script_the_page_is_as_it_was(open_page):
     tree = {(): [(" one", 0.5), (" two", 0.25)], (" one",): [(" more", 0.5)]}
     page = open_page(NextToken(["Say"], tree, k=2).in_browser("gpt-documentation"), without="page.js")

@@ -218,6 +218,7 @@ const THEME = `
 .ck .typed input { flex:1 1 auto; width:30ch; min-width:0; }
 .ck input[type=range] { accent-color:var(--accent); }
 .ck :focus-visible { outline:3px solid var(--accent); outline-offset:2px; }
+.ck textarea:focus-visible { outline-offset:-2px; } /* as wide as the widget, whose frame would cut it off */
 .ck .row { display:flex; gap:6px; align-items:center; flex-wrap:wrap; margin:6px 0; }
 .ck svg { display:block; width:100%; height:auto; }
 .ck text { fill:var(--ink); font-family:system-ui, sans-serif; }
