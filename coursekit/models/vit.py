@@ -4,7 +4,7 @@ Read it top to bottom: images as rows of patches and back, the configuration wit
 objective.
 
 Call chain: ``ViT.forward`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for each layer ``Block``
-in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the last one in ``ViT.last_block``.
+in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the last one is a ``LastBlock``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, T tokens (N and the class token), D = d_model,
 K classes.
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
-from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.blocks import Block, FeedForward, LastBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_sizes
 from coursekit.nn.positions import GridPositions, check_resize
 
@@ -181,17 +181,16 @@ class ViT(Pretrained):
         self.class_token = nn.Parameter(torch.zeros(1, c.d_model)) if n_prefix_tokens else None
         self.positions = GridPositions(c.image_size // c.patch_size, c.d_model, n_prefix_tokens, c.resize)
         self.dropout = nn.Dropout(c.dropout)
-        rise = [c.drop_path * i / max(1, c.n_layers - 1) for i in range(c.n_layers)]
         self.blocks = nn.ModuleList(
-            Block(
+            (Block if i < c.n_layers - 1 else LastBlock)(
                 MultiHeadAttention(c.d_model, c.n_heads),  # no dropout of the weights (appendix B.1)
                 # exact, as in every published PyTorch file; the paper's own program, in JAX, computes it with tanh
                 FeedForward(c.d_model, c.d_ff, "gelu", dropout=c.dropout),
                 norm=partial(nn.LayerNorm, eps=c.eps),
                 dropout=c.dropout,
-                drop_path=p,
+                drop_path=c.drop_path * i / max(1, c.n_layers - 1),
             )
-            for p in rise
+            for i in range(c.n_layers)
         )
         self.norm = nn.LayerNorm(c.d_model, eps=c.eps)
         R = c.representation_size
@@ -291,25 +290,13 @@ class ViT(Pretrained):
         x = hidden[:, 0] if self.config.pooling == "class" else hidden.mean(dim=1)
         return x if self.representation is None else torch.tanh(self.representation(x))
 
-    def last_block(self, x: Tensor) -> Tensor:
-        """What the last block makes of the tokens that are pooled: (B, T, D), or of the class token alone, (B, 1, D).
-
-        Nobody reads what it makes of the others, so they are but keys and values there: the same numbers for less.
-        Where attention is recorded, all are computed.
-        """
-        block = self.blocks[-1]
-        if self.config.pooling != "class" or block.attention.recorded is not None:
-            return block(x)
-        y = block.attention_residual.norm(x)
-        attended = block.attention(y[:, :1], memory=y)
-        return block.feed_forward_residual(x[:, :1] + block.attention_residual.dropped(attended), block.feed_forward)
-
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B, K), or the pooled vectors where ``classes`` is 0; arguments as for ``hidden_states``."""
         x = self.embed(images)
         for block in self.blocks[:-1]:
             x = block(x)
-        return self.head(self.pool(self.norm(self.last_block(x))))
+        x = self.blocks[-1](x, first_alone=self.config.pooling == "class")
+        return self.head(self.pool(self.norm(x)))
 
 
 def names_of(classes: int, labels: Sequence[str]) -> tuple[str, ...]:

@@ -141,6 +141,22 @@ class Block(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
 
+class LastBlock(Block):
+    """A ``Block`` that need not compute what nobody reads: behind the last one a ViT pools its first token alone."""
+
+    def forward(self, x: Tensor, first_alone: bool = False) -> Tensor:
+        """(B, T, D) -> the same, or with ``first_alone`` the first token's part of it, (B, 1, D).
+
+        The other tokens are but keys and values then: the same numbers for less. Where attention is recorded, all are
+        computed.
+        """
+        if not first_alone or self.attention.recorded is not None:
+            return super().forward(x)
+        y = self.attention_residual.norm(x)
+        attended = self.attention(y[:, :1], memory=y)  # (B, 1, D)
+        return self.feed_forward_residual(x[:, :1] + self.attention_residual.dropped(attended), self.feed_forward)
+
+
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the encoder's output, the feed-forward network.
 

@@ -232,12 +232,17 @@ def test_the_last_block_computes_what_is_pooled(kind):
     model = make(**KINDS[kind] | {"drop_path": 0.4}).train()
     x = model.hidden_states(pictures())[-2][:1].expand(40, -1, -1)
     found = []
-    for block in (model.last_block, model.blocks[-1]):
+    for alone in (kind != "mean", False):
         torch.manual_seed(0)
-        found.append(block(x))
+        found.append(model.blocks[-1](x, first_alone=alone))
     read = slice(None) if kind == "mean" else slice(1)
     assert len(found[0][:, 0].unique(dim=0)) == 4, "each of two branches is there or not"
     torch.testing.assert_close(found[0], found[1][:, read], atol=1e-12, rtol=1e-12)
+    calls = []
+    for block in model.blocks:
+        block.register_forward_hook(lambda block, given, made: calls.append(made.shape[1]))
+    model(pictures())
+    assert calls == [N + (kind != "mean")] * (len(model.blocks) - 1) + [N if kind == "mean" else 1]
     with record_attention(model) as maps:
         model(pictures())
     assert {x.shape[-2] for calls in maps.values() for x in calls} == {N + (kind != "mean")}, (

@@ -8,7 +8,7 @@ const STYLE = `
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
 .ck .sides { display:flex; gap:18px; flex-wrap:wrap; align-items:flex-start; }
 .ck .tree { flex:1 1 350px; min-width:0; max-height:470px; overflow:auto; border:1px solid var(--line); border-radius:6px; padding:4px; position:relative; }
-.ck .stage { display:flex; gap:8px; align-items:baseline; padding:3px 6px; border-radius:5px; cursor:pointer; white-space:nowrap; width:max-content; min-width:100%; }
+.ck .stage { display:flex; gap:0 8px; align-items:baseline; padding:3px 6px; border-radius:5px; cursor:pointer; white-space:nowrap; flex-wrap:wrap; }
 .ck .stage[aria-selected=true] { background:var(--accent); color:var(--field); }
 .ck .stage .fold { width:14px; flex:none; text-align:center; }
 .ck .stage .short { font-weight:600; }
