@@ -13,8 +13,8 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
-from coursekit.nn.attention import Cache
-from coursekit.nn.modes import evaluating
+from coursekit.nn.cache import Cache
+from coursekit.nn.modes import evaluating, ordinary
 from coursekit.nn.sampling import next_token, penalise_repetition
 
 
@@ -110,7 +110,7 @@ def stream(
         if repetition_penalty != 1:
             logits = penalise_repetition(logits, written, repetition_penalty, mask)
         token = torch.where(ended, token, next_token(logits, temperature, top_k, top_p, generator))
-        yield token
+        yield ordinary(token)
         if len(stops):
             ended = ended | torch.isin(token, stops)
             if ended.all():
@@ -163,4 +163,5 @@ def beam_search(
         for cache in caches:
             cache.reorder(rows)
 
-    return search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)
+    found, worth = search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)
+    return ordinary(found), ordinary(worth)

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.transformer import Transformer
-from coursekit.nn.modes import evaluating
+from coursekit.nn.modes import evaluating, ordinary
 
 
 def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
-    """How many tokens to decode at most: by default 50 more than the source has (section 6.1)."""
+    """How many tokens to decode at most: by default 50 more than the longest source of the batch has (section 6.1)."""
     if len(source) == 0:
         raise ValueError("source has no sentence: give at least one row")
     most = model.config.max_length
@@ -57,7 +57,7 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
             ended = ended | (symbol == c.eos_id)
             if ended.all():
                 break
-    return torch.cat(found, dim=1)  # T x (B, 1) -> (B, T)
+    return ordinary(torch.cat(found, dim=1))  # T x (B, 1) -> (B, T)
 
 
 @torch.inference_mode()
@@ -98,4 +98,5 @@ def beam_search(
         memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
         source_mask = source_mask.repeat_interleave(beams, dim=0)
         first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each: all are equal
-        return search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
+        found, worth = search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
+    return ordinary(found), ordinary(worth)

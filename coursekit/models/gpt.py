@@ -24,8 +24,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of

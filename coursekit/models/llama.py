@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.attention import Cache
 from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.cache import Cache, WindowCache
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
-from coursekit.nn.grouped import GroupedQueryAttention, WindowCache
+from coursekit.nn.grouped import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of

@@ -115,7 +115,7 @@ class MAEConfig:
     @property
     def visible(self) -> int:
         """K, how many patches the encoder sees: ``N (1 - mask_ratio)``, rounded down."""
-        return int(self.patches * (1 - self.mask_ratio))
+        return int(self.patches * (1 - self.mask_ratio) + 1e-9)  # 100 (1 - 0.9) is 9.999999999999998
 
     @classmethod
     def b16(cls, **changes) -> "MAEConfig":

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock, FeedForward
+from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_sizes, check_text, check_token
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask

@@ -3,8 +3,8 @@
 Read it top to bottom: images as rows of patches and back, the configuration with the published sizes, the model, its
 objective.
 
-Call chain: ``ViT.forward`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for each layer ``Block``
-in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``; the last one is a ``LastBlock``.
+Call chain: ``ViT.forward`` -> ``ViT.embed`` -> ``GridPositions`` in ``nn/positions.py``, then for each layer ``Block``,
+for the last one ``LastBlock``, in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
 
 Legend: B batch, C channels, P side of a patch in pixels, N patches, T tokens (N and the class token), D = d_model,
 K classes.

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from coursekit.nn.cache import Cache
+from coursekit.nn.checks import check_attention, check_sequence
 from coursekit.nn.masks import causal_mask
 
 
@@ -52,10 +54,15 @@ class Attention(nn.Module):
 
     Args:
         dropout: of the weights, in training.
+
+    Raises:
+        ValueError: ``dropout`` is no probability, or is 1, which would leave nothing.
     """
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout}: a probability below 1")
         self.dropout = dropout
         self.recorded: list[Tensor] | None = None
 
@@ -141,7 +148,7 @@ def attend(
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.2.1, equation 1; fewer heads of keys: Ainslie et al.
     (2023), arXiv 2305.13245, section 2.2.
     """
-    check_shapes(query, key, value, mask)
+    check_attention(query, key, value, mask)
     if mask is not None and mask.dim() < 2:
         mask = mask.expand(1, key.shape[-2])  # which the fused kernel does not do by itself
     T, S = query.shape[-2], key.shape[-2]
@@ -170,34 +177,6 @@ def attend(
     return attended, weights if need_weights else None
 
 
-def check_shapes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-    """Refuse what ``attend`` cannot take; only shapes are read, so no GPU has to be waited for."""
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() != 4:
-            raise ValueError(f"{name} of shape {tuple(x.shape)}: must have four axes, batch, heads, positions and size")
-    if not query.shape[0] == key.shape[0] == value.shape[0]:
-        found = f"queries of {query.shape[0]} texts, keys of {key.shape[0]}, values of {value.shape[0]}"
-        raise ValueError(f"{found}: must be as many")
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"queries of size {query.shape[-1]}, keys of size {key.shape[-1]}: must have one size")
-    if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"{key.shape[-2]} keys, {value.shape[-2]} values: each key needs its value")
-    if key.shape[-3] != value.shape[-3] or query.shape[-3] % key.shape[-3]:
-        found = f"{query.shape[-3]} heads of queries, {key.shape[-3]} of keys, {value.shape[-3]} of values"
-        raise ValueError(f"{found}: as many of values as of keys, and a divisor of the queries'")
-    if mask is None:
-        return
-    if mask.dtype != torch.bool:
-        raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
-    whole = (*query.shape[:-1], key.shape[-2])  # (B, H, T, S)
-    fits = [m == 1 or m == n for m, n in zip(reversed(mask.shape), reversed(whole))]
-    if mask.dim() > len(whole) or not all(fits):
-        raise ValueError(
-            f"mask of shape {tuple(mask.shape)}: must be broadcastable to the scores, (B, H, T, S) = {whole}; "
-            "padding_mask makes such a mask of (B, S)"
-        )
-
-
 def fused_is_slow(query: Tensor, key: Tensor) -> bool:
     """Whether the formula takes less time than the fused kernel.
 
@@ -208,62 +187,6 @@ def fused_is_slow(query: Tensor, key: Tensor) -> bool:
     if not (learns and query.device.type == "cpu" and query.dtype == torch.bfloat16):
         return False
     return query.shape[-2] * key.shape[-2] <= 256**2  # last, so that an export for all lengths has no such bound
-
-
-class Cache:
-    """Keys and values of the positions so far, for decoding step by step; their memory is allocated once.
-
-    Use it without gradients: every ``append`` writes into the same memory, so a backward pass through a step fails
-    once another step has followed.
-
-    Args:
-        max_length: largest number of positions, those of the prompt included; ``append`` refuses more.
-
-    Raises:
-        ValueError: ``max_length`` is below 1.
-
-    Attributes:
-        length: positions so far.
-    """
-
-    def __init__(self, max_length: int):
-        if max_length < 1:
-            raise ValueError(f"max_length={max_length}: a cache has room for at least 1 position")
-        self.max_length, self.length = max_length, 0
-        self.key: Tensor | None = None
-        self.value: Tensor | None = None
-
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, G, T, Dh); return all so far, (B, G, S, Dh).
-
-        Raises:
-            ValueError: they are more than ``max_length``, or of another number of texts than before.
-        """
-        start, end = self.length, self.check_room(key)
-        if self.key is None:
-            self.key, self.value = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
-        self.key[:, :, start:end], self.value[:, :, start:end] = key, value
-        self.length = end
-        return self.key[:, :, :end], self.value[:, :, :end]
-
-    def check_room(self, key: Tensor) -> int:
-        """Refuse keys that do not continue those so far; the number of positions with them."""
-        end = self.length + key.shape[-2]
-        if end > self.max_length:
-            raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
-        if self.key is not None and len(key) != len(self.key):
-            raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
-        return end
-
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
-        if self.key is None:
-            return
-        # rows are moved within the same memory: allocating new memory at each step would take longer
-        held = [x[:, :, : self.length].index_select(0, rows) for x in (self.key, self.value)]
-        if len(rows) != len(self.key):
-            self.key, self.value = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.key, self.value))
-        self.key[:, :, : self.length], self.value[:, :, : self.length] = held
 
 
 class MultiHeadAttention(Attention):
@@ -368,9 +291,3 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 def join_heads(x: Tensor) -> Tensor:
     """(B, H, T, Dh) -> (B, T, H Dh)."""
     return x.transpose(1, 2).flatten(2)
-
-
-def check_sequence(name: str, x: Tensor, axes: str, d_model: int) -> None:
-    """Refuse what is not a batch of sequences of vectors of the model's size."""
-    if x.dim() != 3 or x.shape[-1] != d_model:
-        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be ({axes}, d_model={d_model})")

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from coursekit.nn.attention import Attention, Cache, MultiHeadAttention
+from coursekit.nn.attention import Attention, MultiHeadAttention
+from coursekit.nn.cache import Cache
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -144,7 +145,7 @@ class Block(nn.Module):
 class LastBlock(Block):
     """A ``Block`` that need not compute what nobody reads: behind the last one a ViT pools its first token alone."""
 
-    def forward(self, x: Tensor, first_alone: bool = False) -> Tensor:
+    def forward(self, x: Tensor, *, first_alone: bool = False) -> Tensor:
         """(B, T, D) -> the same, or with ``first_alone`` the first token's part of it, (B, 1, D).
 
         The other tokens are but keys and values then: the same numbers for less. Where attention is recorded, all are
@@ -152,9 +153,9 @@ class LastBlock(Block):
         """
         if not first_alone or self.attention.recorded is not None:
             return super().forward(x)
-        y = self.attention_residual.norm(x)
-        attended = self.attention(y[:, :1], memory=y)  # (B, 1, D)
-        return self.feed_forward_residual(x[:, :1] + self.attention_residual.dropped(attended), self.feed_forward)
+        way = self.attention_residual
+        first = way(x[:, :1], self.attention, memory=way.norm(x) if way.norm_first else x)  # (B, 1, D)
+        return self.feed_forward_residual(first, self.feed_forward)
 
 
 class DecoderBlock(nn.Module):

@@ -112,3 +112,37 @@ def check_history(history: Tensor, length: int) -> None:
     """Refuse what is not (B, L, C) with L = ``length``."""
     if history.dim() != 3 or history.shape[1] != length:
         raise ValueError(f"histories of shape {tuple(history.shape)}: must be (B, {length}, C)")
+
+
+def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Refuse what ``attend`` cannot take; only shapes are read, so no GPU has to be waited for."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.dim() != 4:
+            raise ValueError(f"{name} of shape {tuple(x.shape)}: must have four axes, batch, heads, positions and size")
+    if not query.shape[0] == key.shape[0] == value.shape[0]:
+        found = f"queries of {query.shape[0]} texts, keys of {key.shape[0]}, values of {value.shape[0]}"
+        raise ValueError(f"{found}: must be as many")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"queries of size {query.shape[-1]}, keys of size {key.shape[-1]}: must have one size")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"{key.shape[-2]} keys, {value.shape[-2]} values: each key needs its value")
+    if key.shape[-3] != value.shape[-3] or query.shape[-3] % key.shape[-3]:
+        found = f"{query.shape[-3]} heads of queries, {key.shape[-3]} of keys, {value.shape[-3]} of values"
+        raise ValueError(f"{found}: as many of values as of keys, and a divisor of the queries'")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask of {mask.dtype}: must be boolean, True = may attend")
+    whole = (*query.shape[:-1], key.shape[-2])  # (B, H, T, S)
+    fits = [m == 1 or m == n for m, n in zip(reversed(mask.shape), reversed(whole))]
+    if mask.dim() > len(whole) or not all(fits):
+        raise ValueError(
+            f"mask of shape {tuple(mask.shape)}: must be broadcastable to the scores, (B, H, T, S) = {whole}; "
+            "padding_mask makes such a mask of (B, S)"
+        )
+
+
+def check_sequence(name: str, x: Tensor, axes: str, d_model: int) -> None:
+    """Refuse what is not a batch of sequences of vectors of the model's size."""
+    if x.dim() != 3 or x.shape[-1] != d_model:
+        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be ({axes}, d_model={d_model})")

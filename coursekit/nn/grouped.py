@@ -9,7 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from coursekit.nn.attention import Attention, Cache, check_sequence, join_heads, split_heads
+from coursekit.nn.attention import Attention, join_heads, split_heads
+from coursekit.nn.cache import Cache
+from coursekit.nn.checks import check_sequence
 from coursekit.nn.masks import causal_mask
 
 
@@ -26,33 +28,6 @@ def window_mask(queries: int, keys: int, window: int, device: torch.device | Non
     if window < 1:
         raise ValueError(f"window={window}: must be at least 1")
     return causal_mask(queries, keys, device).triu(keys - queries - window + 1)
-
-
-class WindowCache(Cache):
-    """A ``Cache`` for attention to the last W positions: of those before, only W - 1 are kept for the next step.
-
-    Args:
-        max_length: largest number of positions, as for a ``Cache``.
-        window: W.
-
-    Raises:
-        ValueError: ``max_length`` or ``window`` is below 1.
-    """
-
-    def __init__(self, max_length: int, window: int):
-        super().__init__(max_length)
-        if window < 1:
-            raise ValueError(f"window={window}: must be at least 1")
-        self.window = window
-
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys and values (B, G, T, Dh); return those that the T queries reach, (B, G, at most T + W - 1, Dh)."""
-        self.length = self.check_room(key)
-        both = (self.key, key), (self.value, value)
-        key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
-        first = max(0, key.shape[-2] - self.window + 1)
-        self.key, self.value = key[:, :, first:].clone(), value[:, :, first:].clone()
-        return key, value
 
 
 class GroupedQueryAttention(Attention):
@@ -108,8 +83,9 @@ class GroupedQueryAttention(Attention):
     def forward(
         self,
         x: Tensor,
+        *,
         mask: Tensor | None = None,
-        causal: bool = True,
+        causal: bool = False,
         cache: Cache | None = None,
         rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:

@@ -1,9 +1,10 @@
-"""The mode of a model: in train mode it drops out, in eval mode it does not."""
+"""The modes: a model drops out in train mode and not in eval mode, and PyTorch keeps no gradients in inference mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 @contextmanager
@@ -16,3 +17,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def ordinary(x: Tensor) -> Tensor:
+    """A copy that a model may be trained on, of what was computed in inference mode: on that itself it may not."""
+    with torch.inference_mode(False):
+        return x.clone()

@@ -116,6 +116,16 @@ def test_a_stream_is_what_generate_returns_and_can_be_left(model):
     assert not torch.is_inference_mode_enabled()
 
 
+def test_what_was_written_can_be_trained_on(model):
+    ids = torch.zeros(2, 1, dtype=torch.long)
+    texts, worth = beam_search(model, ids, max_new=4, beams=2)
+    tokens = torch.stack(list(stream(model, ids, max_new=4)), dim=1)
+    for written in (texts, tokens, generate(model, ids, max_new=4)):
+        loss, _ = gpt_loss(model, {"ids": written})
+        loss.backward()
+    assert not worth.is_inference()
+
+
 def test_in_train_mode_it_writes_without_dropout_and_leaves_the_mode_alone(model):
     _, ids, mask = prompts()
     expected, beams = generate(model, ids, mask, 10, temperature=0), beam_search(model, ids, mask, 4)

@@ -195,6 +195,13 @@ def test_by_default_it_may_write_50_symbols_more_than_the_source_has():
         assert beam_search(model, source, mask, beams=2)[0].shape == (2, most)
 
 
+def test_what_was_written_can_be_trained_on(half_trained):
+    source = torch.full((2, 4), 3)
+    mask = torch.ones_like(source).bool()
+    for written in (greedy(half_trained, source, mask), *beam_search(half_trained, source, mask, beams=2)):
+        assert not written.is_inference()
+
+
 @torch.no_grad()
 def test_one_beam_is_greedy(half_trained):
     model = half_trained

@@ -91,6 +91,15 @@ def test_the_number_of_visible_patches_is_rounded_down(ratio, visible):
     assert config(mask_ratio=ratio).visible == visible
 
 
+def test_as_many_patches_are_visible_as_the_fraction_says():
+    """Catches a share that is rounded before it is multiplied: 100 (1 - 0.9) is 9.999999999999998."""
+    for side in range(2, 16):
+        for percent in range(1, 100):
+            if 0 < (visible := side**2 * (100 - percent) // 100) < side**2:
+                vit = ViTConfig(image_size=2 * side, patch_size=2, d_model=8, n_heads=2, d_ff=8, n_layers=1, classes=0)
+                assert MAEConfig(vit, mask_ratio=percent / 100).visible == visible
+
+
 def test_each_patch_is_hidden_as_often_as_any_other():
     model = MAE(config())
     hidden = model.hidden_patches(orders(4000))

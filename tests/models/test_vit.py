@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
-from coursekit.nn.attention import record_attention
-from coursekit.nn.blocks import DropPath
+from coursekit.nn.attention import MultiHeadAttention, record_attention
+from coursekit.nn.blocks import Block, DropPath, FeedForward, LastBlock
 from coursekit.train import Training, adamw
 from tests.conftest import randomise
 
@@ -248,6 +248,14 @@ def test_the_last_block_computes_what_is_pooled(kind):
     assert {x.shape[-2] for calls in maps.values() for x in calls} == {N + (kind != "mean")}, (
         "of all tokens, where someone looks"
     )
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_last_block_is_a_block(norm_first, generator):
+    block = randomise(LastBlock(MultiHeadAttention(8, 2), FeedForward(8, 16), norm_first=norm_first)).double()
+    x = torch.randn(2, 5, 8, generator=generator).double()
+    torch.testing.assert_close(block(x), Block.forward(block, x))
+    torch.testing.assert_close(block(x, first_alone=True), Block.forward(block, x)[:, :1])
 
 
 # --- who sees whom --------------------------------------------------------------------------------------------

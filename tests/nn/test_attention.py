@@ -3,7 +3,6 @@
 import contextlib
 import math
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Attention, Cache, MultiHeadAttention, attend, attention_formula, record_attention
-from coursekit.nn.grouped import WindowCache, window_mask
+from coursekit.nn.attention import Attention, MultiHeadAttention, attend, attention_formula, record_attention
+from coursekit.nn.cache import Cache
+from coursekit.nn.grouped import window_mask
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise, softmax
 
@@ -241,17 +241,6 @@ def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
         module(x[:, :1], causal=True, cache=cache)
 
 
-@pytest.mark.parametrize("cache", [Cache(6), WindowCache(6, 3)])
-def test_a_cache_goes_on_with_as_many_texts_as_it_holds(cache, generator):
-    x = torch.randn(3, 2, 1, 4, generator=generator)
-    cache.append(x, x)
-    for n in (1, 2, 4):
-        some = x[:1].expand(n, -1, -1, -1)
-        with pytest.raises(ValueError, match=f"a batch of {n} cannot continue the batch of 3 that the cache holds"):
-            cache.append(some, some)
-    assert cache.append(x, x)[0].shape == (3, 2, 2, 4)
-
-
 def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
     module = randomise(MultiHeadAttention(8, 2)).double()
     x, memory = (torch.randn(3, n, 8, generator=generator).double() for n in (2, 5))
@@ -305,11 +294,10 @@ def test_queries_of_other_texts_than_the_keys_are_refused():
         attend(*torch.zeros(3, 4, 8))
 
 
-@pytest.mark.parametrize("max_length", [0, -1])
-def test_a_cache_without_room_is_refused(max_length):
-    for make in (Cache, partial(WindowCache, window=2)):
-        with pytest.raises(ValueError, match="a cache has room for at least 1 position"):
-            make(max_length)
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, 2.0])
+def test_a_dropout_that_is_none_is_refused(dropout):
+    with pytest.raises(ValueError, match=f"dropout={dropout}: a probability below 1"):
+        MultiHeadAttention(8, 2, dropout=dropout)
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.nn.attention import Cache, MultiHeadAttention
+from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, DecoderBlock, DropPath, FeedForward
+from coursekit.nn.cache import Cache
 from coursekit.nn.masks import causal_mask, padding_mask
 from tests.conftest import randomise
 

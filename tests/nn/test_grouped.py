@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from coursekit.nn.attention import Cache, MultiHeadAttention, record_attention
-from coursekit.nn.grouped import GroupedQueryAttention, WindowCache, window_mask
+from coursekit.nn.attention import MultiHeadAttention, record_attention
+from coursekit.nn.cache import Cache, WindowCache
+from coursekit.nn.grouped import GroupedQueryAttention, window_mask
 from coursekit.nn.masks import causal_mask, padding_mask
 from coursekit.nn.norms import RMSNorm
 from tests.conftest import randomise
@@ -37,11 +38,11 @@ def test_heads_that_share_are_heads_with_the_same_weights(n_kv_heads, window, ge
     x = torch.randn(B, T, D, generator=generator, dtype=torch.float64)
     mask = (causal_mask(T) if window is None else window_mask(T, T, window)) & padding_mask(REAL)
     with record_attention(ours) as found, record_attention(theirs) as expected:
-        torch.testing.assert_close(ours(x, padding_mask(REAL)), theirs(x, mask=mask))
+        torch.testing.assert_close(ours(x, mask=padding_mask(REAL), causal=True), theirs(x, mask=mask))
     torch.testing.assert_close(found[""], expected[""])
-    torch.testing.assert_close(ours(x, padding_mask(REAL)), theirs(x, mask=mask))  # the fused path, too
+    torch.testing.assert_close(ours(x, mask=padding_mask(REAL), causal=True), theirs(x, mask=mask))  # the fused path
     if window is None:
-        torch.testing.assert_close(ours(x, causal=False), theirs(x))
+        torch.testing.assert_close(ours(x), theirs(x))
 
 
 @pytest.mark.parametrize("window", [None, 3])
@@ -49,8 +50,8 @@ def test_step_by_step_with_a_cache_is_all_at_once(window, generator):
     module = randomise(GroupedQueryAttention(D, H, 2, window=window, qk_norm=RMSNorm)).double()
     x = torch.randn(B, T, D, generator=generator, dtype=torch.float64)
     cache = Cache(T) if window is None else WindowCache(T, window)
-    steps = torch.cat([module(x[:, t : t + 1], cache=cache) for t in range(T)], dim=1)
-    torch.testing.assert_close(steps, module(x))
+    steps = torch.cat([module(x[:, t : t + 1], causal=True, cache=cache) for t in range(T)], dim=1)
+    torch.testing.assert_close(steps, module(x, causal=True))
 
 
 def test_queries_and_keys_are_normalised_then_turned_and_values_are_not(generator):
@@ -65,7 +66,7 @@ def test_queries_and_keys_are_normalised_then_turned_and_values_are_not(generato
         scores = (q @ k.mT / Dh**0.5).masked_fill(~causal_mask(T), -torch.inf)
         joined.append(scores.softmax(dim=-1) @ v)
     expected = module.out(torch.cat(joined, dim=-1))
-    torch.testing.assert_close(module(x, rotary=lambda part: turned * part), expected)
+    torch.testing.assert_close(module(x, causal=True, rotary=lambda part: turned * part), expected)
 
 
 def test_dropout_is_for_training(generator):
@@ -92,7 +93,7 @@ def test_sizes_that_do_not_fit_are_refused(options, sentence):
 
 def test_a_window_is_for_what_came_before():
     with pytest.raises(ValueError, match="window=2 is for what came before: it needs causal=True"):
-        GroupedQueryAttention(D, H, window=2)(torch.zeros(B, T, D), causal=False)
+        GroupedQueryAttention(D, H, window=2)(torch.zeros(B, T, D))
     for make in (partial(window_mask, 4, 4), partial(WindowCache, 4)):
         with pytest.raises(ValueError, match="window=0: must be at least 1"):
             make(window=0)
