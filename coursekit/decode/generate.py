@@ -43,7 +43,7 @@ def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return ids.gather(1, order)[:, first:], mask[:, first:]
 
 
-def room(model: GPT, ids: Tensor, max_new: int) -> int:
+def check_length(model: GPT, ids: Tensor, max_new: int) -> int:
     """The places that prompt and continuation take; refused where they are too many."""
     if max_new < 1:
         raise ValueError(f"max_new={max_new}: must be at least 1")
@@ -101,7 +101,7 @@ def stream(
     if not temperature >= 0:
         raise ValueError(f"temperature={temperature}: must be at least 0")
     ids, mask = left_padded(ids, mask)
-    caches = model.new_caches(room(model, ids, max_new))
+    caches = model.new_caches(check_length(model, ids, max_new))
     written, ended = ids, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     stops = torch.tensor(list(stop), dtype=ids.dtype, device=ids.device)
     token, inputs = ids[:, -1], ids
@@ -146,7 +146,7 @@ def beam_search(
     """
     check_beams(beams, alpha, model.config.vocab_size)
     ids, mask = left_padded(ids, mask)
-    caches = model.new_caches(room(model, ids, max_new))
+    caches = model.new_caches(check_length(model, ids, max_new))
     first = next_logits(model, ids, mask, caches)
     each = torch.arange(len(ids), device=ids.device).repeat_interleave(beams)  # (B K,)
     for cache in caches:

@@ -222,8 +222,6 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
         mask = mask | ~mask.any(dim=1, keepdim=True)  # a text of one token, padded on the left, is only padding now
     logits = model(ids[:, :-1], mask)  # (B, T - 1, V): at each place of the token after it
     check_ids(ids[:, -1:], logits.shape[-1])  # the only ones that the model has not read
-    target = (
-        ids[:, 1:].long().masked_fill(~learned, -100)
-    )  # (B, T - 1); -100 is the number that cross_entropy leaves out
+    target = ids[:, 1:].long().masked_fill(~learned, -100)  # (B, T - 1); cross_entropy leaves out -100
     logits = logits.float().flatten(0, 1)  # (B, T - 1, V) -> (B (T - 1), V)
     return F.cross_entropy(logits, target.flatten(), reduction="sum"), learned.sum()

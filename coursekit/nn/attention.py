@@ -154,23 +154,23 @@ def attend(
     T, S = query.shape[-2], key.shape[-2]
     if T == 1:
         causal = False  # nothing is later than the last position
-    fewer = {"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {}
-    explicit = need_weights or fused_is_slow(query, key)
-    if mask is None and not explicit and (not causal or T == S):
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, **fewer), None
+    grouped = {"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {}
+    by_formula = need_weights or fused_is_slow(query, key)
+    if mask is None and not by_formula and (not causal or T == S):
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, **grouped), None
     if causal:
-        later = causal_mask(T, S, query.device)
-        mask = later if mask is None else mask & later
+        not_later = causal_mask(T, S, query.device)
+        mask = not_later if mask is None else mask & not_later
     has_any_key = None
     if mask is not None:
         has_any_key = mask.any(dim=-1, keepdim=True)  # (…, T, 1); other rows are let through here and set to 0 below
         mask = mask | ~has_any_key
-    if explicit:
-        if fewer:  # (B, G, S, Dh) -> (B, H, S, Dh)
+    if by_formula:
+        if grouped:  # (B, G, S, Dh) -> (B, H, S, Dh)
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
         attended, weights = attention_formula(query, key, value, mask, dropout)  # (B, H, T, Dv), (B, H, T, S)
     else:
-        attended, weights = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **fewer), None
+        attended, weights = F.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, **grouped), None
     if has_any_key is not None:
         attended = attended * has_any_key
         weights = weights * has_any_key if need_weights else None
