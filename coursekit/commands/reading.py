@@ -50,12 +50,11 @@ def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
             placed |= set(made)
             places = "".join(f'<span id="claim-{numbers[name]}"></span>' for name in made)
             said = "claim" if len(made) == 1 else f"{len(made)} claims"
-            link = f'<div class="claimed">{places}<a href="#claims">{said}</a></div>'
+            link = f'<div class="claimed">{places}<a href="#verdict-{numbers[made[0]]}">{said}</a></div>'
             cells.append(nbformat.v4.new_markdown_cell(link))
         for output in cell.get("outputs", []):
             page = output.get("data", {}).get("text/html", "")
             if "<th>verdict</th>" in page:
-                cells.append(nbformat.v4.new_markdown_cell('<div id="claims"></div>'))
                 output.data["text/html"] = with_places(page, claims, placed, "")
         cells.append(cell)
     notebook.cells = cells
@@ -63,11 +62,12 @@ def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
 
 
 def with_places(table: str, claims: list[dict[str, Any]], placed: set[str], page: str) -> str:
-    """A table of claims whose names lead to the cells that make them, on ``page`` or, if that is empty, on its own."""
+    """A table of claims with links to the cells that make them, on ``page`` or, if that is empty, on its own."""
     for i, claim in enumerate(claims):
         name = html.escape(claim["name"])
         if claim["name"] in placed:
-            table = table.replace(f">{name}</td>", f'><a href="{page}#claim-{i}">{name}</a></td>', 1)
+            place = "" if page else f'id="verdict-{i}" '
+            table = table.replace(f">{name}</td>", f'><a {place}href="{page}#claim-{i}">{name}</a></td>', 1)
     return table
 
 

@@ -61,14 +61,13 @@ def test_a_claim_has_its_place_before_the_cell_that_prints_it():
     )
     assert for_readers(told, claims) == {"a < b", "a", "c"}
     sources = [cell.source for cell in told.cells]
-    two = (
-        '<div class="claimed"><span id="claim-0"></span><span id="claim-1"></span><a href="#claims">2 claims</a></div>'
-    )
-    three = '<div class="claimed"><span id="claim-3"></span><a href="#claims">claim</a></div>'
-    assert sources == ["one", two, "two", three, "three", '<div id="claims"></div>', "claims()"]
+    places = '<span id="claim-0"></span><span id="claim-1"></span>'
+    two = f'<div class="claimed">{places}<a href="#verdict-0">2 claims</a></div>'
+    three = '<div class="claimed"><span id="claim-3"></span><a href="#verdict-3">claim</a></div>'
+    assert sources == ["one", two, "two", three, "three", "claims()"]
     table = told.cells[-1].outputs[0].data["text/html"]
-    assert [table.count(f'<a href="#claim-{i}">') for i in range(4)] == [1, 1, 0, 1]
-    assert '<a href="#claim-0">a &lt; b</a>' in table
+    assert [table.count(f'<a id="verdict-{i}" href="#claim-{i}">') for i in range(4)] == [1, 1, 0, 1]
+    assert '<a id="verdict-0" href="#claim-0">a &lt; b</a>' in table
     assert ">never printed</td>" in table
     assert '<a href="x.html#claim-3">c</a>' in with_places(Claims(claims)._repr_html_(), claims, {"c"}, "x.html")
 

@@ -613,9 +613,10 @@ def test_a_claim_leads_to_its_cell_and_back(open_page):
     behind = "x => x.closest('.claimed').nextElementSibling.innerText"
     assert "claim('two and two'" in page.locator("#claim-0").evaluate(behind)
     page.get_by_role("link", name="claim", exact=True).click()
-    page.wait_for_url("**#claims")
-    table = page.locator("#claims").evaluate("x => x.nextElementSibling.innerText")
-    assert "verdict" in table
+    page.wait_for_url("**#verdict-0")
+    row = page.locator("tr:has(a:target)")
+    assert row.locator("td").first.inner_text() == "two and two"
+    assert row.evaluate("x => x.getBoundingClientRect().top") > 0, "below the bar at the top"
     assert page.locator("table a", has_text="two and two").get_attribute("href") == "#claim-0"
 
 
@@ -958,6 +959,20 @@ def test_after_a_jump_the_contents_mark_what_is_read(open_page):
     last.evaluate("entry => { entry.classList.add('active'); dispatchEvent(new Event('scroll')); }")
     wrong = "document.querySelector('.bd-sidebar-secondary li:last-child > a.nav-link.active')"
     page.wait_for_function(f"{wrong} === null")
+
+
+@pytest.mark.browser
+def test_on_a_telephone_the_contents_go_away_once_a_place_is_chosen(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.locator("button.secondary-toggle").first.click()
+    link = page.locator("dialog[open] a.nav-link").last
+    place = link.get_attribute("href")
+    link.click()
+    page.wait_for_url(f"**{place}")
+    page.wait_for_function("!document.querySelector('dialog[open]')")
+    place = place.removeprefix("#")
+    page.wait_for_function("(id) => document.getElementById(id).getBoundingClientRect().top < innerHeight", arg=place)
 
 
 @pytest.mark.browser

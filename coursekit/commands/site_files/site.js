@@ -179,6 +179,12 @@ addEventListener("load", () => {
   if (top < box.top || bottom > Math.min(box.bottom, innerHeight)) pages.scrollTop += top - box.top - box.height / 3;
 });
 
+// --- in a narrow window the contents give way to the place that was chosen in them
+
+addEventListener("click", ({target}) => {
+  if (target instanceof Element) target.closest("dialog a[href^='#']")?.closest("dialog").close();
+});
+
 // --- what the search shows of a page is its text, without the menus around it
 
 addEventListener("DOMContentLoaded", () => {
