@@ -186,12 +186,12 @@ function head(slides) {
   }
 }
 
-/** What is laid out for a narrow window is left out: the slides are as wide everywhere, in the speaker's small views too. */
+/** What is laid out for a narrow window is left out: the slides are as wide everywhere, in the speaker's small views too.
+ *  In the text, since a widget that goes on on the next slide brings its styles along, which are then read anew. */
 function asOnAWideScreen() {
-  for (const sheet of [...document.styleSheets].filter((one) => !one.href)) {
-    for (let i = sheet.cssRules.length - 1; i >= 0; i--) {
-      if (/max-width/.test(sheet.cssRules[i].conditionText)) sheet.deleteRule(i);
-    }
+  const narrow = /(@media[^{]*max-width:\s*)[\d.]+/g;
+  for (const style of document.querySelectorAll("style")) {
+    if (style.textContent.match(narrow)) style.textContent = style.textContent.replace(narrow, (_, before) => `${before}0`);
   }
 }
 
