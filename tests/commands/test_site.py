@@ -185,6 +185,7 @@ def course(tmp_path_factory):
 def write_talk(root: Path) -> None:
     """A lecture for its slides: questions, two widgets, and more than a screen holds."""
     curves = [Curves({"a": [{"step": 1, "loss": 1.0}]}, title=title)._repr_html_() for title in ("one", "two")]
+    curves[0] += "<style>@media (max-width:520px) { .small { color:red } }</style>"
     lines = "\n\n".join(f"Line {i}." for i in range(60))
     answer = "<details><summary>Answer</summary>\n\nBecause.\n\n</details>"
     reasons = "\n\n".join(f"Reason {i}." for i in range(20))
@@ -192,6 +193,10 @@ def write_talk(root: Path) -> None:
     items = "\n".join(f"{i + 1}. item {i}" for i in range(60))
     code = "\n".join(f"line_{i} = {i}" + "\n" * (i == 14) for i in range(80))  # a function ends there
     decorated = "\n".join(f'@d\ndef f_{i}():\n    """{i}"""\n    return {i}' for i in range(40))
+    loops = "\n".join(
+        f"for x in loop_{i}:\n    first(x)\n    second(x)\n    third(x)\n    fourth(x)\n    fifth(x)\n    last(x)"
+        for i in range(20)
+    )
     leading = "\n\n".join(f"Of part {i} this is so:\n\n- clear" for i in range(30))
     talk = lecture(
         "03 · Talk",
@@ -208,6 +213,7 @@ def write_talk(root: Path) -> None:
             ("table", "slide", f"| a head of the table | b |\n|---|---|\n{rows}\n\n### A heading\n\n{items}", []),
             ("code", "slide", code, [output(text_plain="done")]),
             ("decorated", "slide", decorated, [output(text_plain="decorated")]),
+            ("loops", "slide", loops, [output(text_plain="looped")]),
             ("leading", "slide", leading, []),
             ("wide", "slide", "print(rows)", [printed("\n".join(f"{name:60}{0.5:60}" for name in "abc"))]),
             ("end", "slide", answer.replace("Because.", reasons), []),
@@ -756,6 +762,8 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
     assert re.findall(r"Of part (\d+)", text) == [str(n) for n in range(30)]
     ends = [one.strip() for one in last.values()]
     assert not [one for one in ends if re.search(r'(@d|\(\):|""")$', one)], "no listing ends where something begins"
+    assert all(one.endswith(("last(x)", "looped")) for one in ends if "in loop_" in one), "no statement is cut in two"
+    assert sum("in loop_" in one for one in ends) > 1
     assert not [one for one in ends if one.endswith("so:")], "a sentence stands above what it leads to"
     assert text.count("a head of the table") > 1
     assert page.locator("ol").evaluate_all("all => all.map((one) => one.start)")[1] > 10
@@ -831,6 +839,24 @@ def test_a_question_is_seen_before_its_answer(open_page):
     assert ["Answer" in text for text in first] == [False, False, False, True]
     asked = next(i for i, text in enumerate(seen) if "How long?" in text)
     assert "so long" not in seen[asked]
+
+
+@pytest.mark.browser
+def test_slides_are_the_same_in_a_narrow_window(open_page):
+    """The speaker's small views are such. A widget that goes on on the next slide takes its styles along."""
+    page = open_page("slides", "03_talk.html")
+    page.set_viewport_size({"width": 480, "height": 270})
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    page.wait_for_function(READY)
+    narrow = page.evaluate("""() => {
+      const output = document.querySelector(".ck").closest(".jp-OutputArea-output");
+      output.parentElement.append(output);
+      const rules = [...document.styleSheets].filter((sheet) => !sheet.href).flatMap((sheet) => [...sheet.cssRules]);
+      const own = rules.filter((rule) => rule.cssText.includes(".small"));
+      return own.map((rule) => matchMedia(rule.conditionText).matches);
+    }""")
+    assert narrow == [False]
 
 
 @pytest.mark.browser

@@ -25,9 +25,10 @@ const leads = (el) => el.matches(HEADING) || (el.matches("p") && /:\s*$/.test(el
 const indent = (text) => text.search(/[^ ]/);
 
 /** Behind the last line of a listing that ends above `bottom`, its text and colours taken out; null if none does.
- *  It is cut at an empty line, between two functions, where that leaves at least half of these lines, else not above a
- *  line that is indented more, which belongs to the one before it; and not behind a line that only begins something, such
- *  as a decorator, the head of a function or its docstring. */
+ *  It is cut at an empty line, between two functions, where that leaves at least a third of these lines; else, with the same
+ *  condition, between two statements that are not indented; else not above a line that is indented more, which belongs to
+ *  the one before it; and not behind a line that only begins something, such as a decorator, the head of a function or its
+ *  docstring. */
 function linesBelow(pre, bottom) {
   const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
   const range = document.createRange();
@@ -41,13 +42,15 @@ function linesBelow(pre, bottom) {
       if (line.height && line.bottom > bottom) break;
       const at = before + i + 1, own = whole.slice(whole.lastIndexOf("\n", at - 2) + 1, at), left = whole.slice(at);
       const begins = /^\s*@|[:([{]\s*$|"""\s*$/.test(own), few = left.split("\n").filter((one) => one.trim()).length < LEAST;
-      if (line.height) cuts.push([text, i + 1, left[0] === "\n", !begins && !few && indent(left) <= indent(own), !begins && !few, !begins]);
+      const statement = /^(?!el(se|if)\b|except\b|finally\b)[^\s)\]}]/.test(left);
+      if (line.height) cuts.push([text, i + 1, left[0] === "\n", !begins && !few && statement, !begins && !few && indent(left) <= indent(own),
+        !begins && !few, !begins]);
     }
     before += text.data.length;
   }
   if (!cuts.length) return null;
-  const last = [2, 3].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 2);
-  const cut = (cuts[last] ?? cuts.findLast((one) => one[4]) ?? cuts.findLast((one) => one[5]))?.slice(0, 2);
+  const last = [2, 3, 4].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 3);
+  const cut = (cuts[last] ?? cuts.findLast((one) => one[5]) ?? cuts.findLast((one) => one[6]))?.slice(0, 2);
   if (!cut) return null;
   range.selectNodeContents(pre);
   range.setStart(...cut);
