@@ -42,15 +42,15 @@ function linesBelow(pre, bottom) {
       if (line.height && line.bottom > bottom) break;
       const at = before + i + 1, own = whole.slice(whole.lastIndexOf("\n", at - 2) + 1, at), left = whole.slice(at);
       const begins = /^\s*@|[:([{]\s*$|"""\s*$/.test(own), few = left.split("\n").filter((one) => one.trim()).length < LEAST;
-      const statement = /^(?!el(se|if)\b|except\b|finally\b)[^\s)\]}]/.test(left);
-      if (line.height) cuts.push([text, i + 1, left[0] === "\n", !begins && !few && statement, !begins && !few && indent(left) <= indent(own),
-        !begins && !few, !begins]);
+      const good = !begins && !few, statement = /^(?!el(se|if)\b|except\b|finally\b)[^\s)\]}]/.test(left);
+      if (line.height) cuts.push({place: [text, i + 1], empty: left[0] === "\n", statement: good && statement,
+        outside: good && indent(left) <= indent(own), good, possible: !begins});
     }
     before += text.data.length;
   }
   if (!cuts.length) return null;
-  const last = [2, 3, 4].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 3);
-  const cut = (cuts[last] ?? cuts.findLast((one) => one[5]) ?? cuts.findLast((one) => one[6]))?.slice(0, 2);
+  const last = ["empty", "statement", "outside"].map((kind) => cuts.findLastIndex((one) => one[kind])).find((i) => i + 1 >= cuts.length / 3);
+  const cut = (cuts[last] ?? cuts.findLast((one) => one.good) ?? cuts.findLast((one) => one.possible))?.place;
   if (!cut) return null;
   range.selectNodeContents(pre);
   range.setStart(...cut);
