@@ -776,6 +776,25 @@ def test_what_is_taller_than_a_slide_goes_on_on_the_next(open_page):
 
 
 @pytest.mark.browser
+def test_a_widget_has_its_time_to_lay_itself_out(open_page):
+    """On a busy machine a frame takes long: here a tenth of a second, after which the widget is twice as tall."""
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    height = page.evaluate("""async () => {
+      const draw = requestAnimationFrame, slide = Reveal.getCurrentSlide();
+      window.requestAnimationFrame = (callback) => setTimeout(() => draw(callback), 100);
+      const output = `<div class="jp-OutputArea-output"><div class="ck" style="height: 300px"></div></div>`;
+      slide.innerHTML = `<div>${output}</div>`;
+      const widget = slide.querySelector(".ck");
+      new ResizeObserver(() => requestAnimationFrame(() => { widget.style.height = "600px"; })).observe(widget);
+      await enlarge(slide);
+      await new Promise((done) => setTimeout(done, 500));
+      return slide.scrollHeight;
+    }""")
+    assert height <= 720
+
+
+@pytest.mark.browser
 def test_the_rows_of_a_printed_table_are_whole(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)

@@ -127,6 +127,18 @@ function divide(slide) {
   shrink(slide);
 }
 
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const frame = () => new Promise((done) => requestAnimationFrame(() => done(true)));
+let drawn = null; // whether frames are: a printer and a window in the background draw none
+
+/** A widget lays itself out anew within two frames, which take as long as they take on a busy machine. */
+async function settled() {
+  drawn ??= await Promise.race([frame(), pause(500)]) ?? false;
+  if (!drawn) return pause(40);
+  await frame();
+  await frame();
+}
+
 /** Draw the figures and widgets of a slide as large as there is room for; a widget takes a moment to lay itself out anew. */
 async function enlarge(slide) {
   const shown = [...slide.querySelectorAll(".jp-OutputArea-output:has(.ck, svg, img)")];
@@ -135,7 +147,7 @@ async function enlarge(slide) {
   for (let zoom = LARGEST; zoom >= SMALLEST; zoom -= 0.1) {
     set(shown, zoom > 1 ? zoom : "");
     set(slide.children, zoom < 0.95 ? zoom : "");
-    if (slide.querySelector(".ck")) await new Promise((done) => setTimeout(done, 40)); // in two frames; a printer draws none
+    if (slide.querySelector(".ck")) await settled();
     if (heightOf(slide) <= HEIGHT && shown.every((one) => one.scrollWidth <= one.clientWidth + 1)) return;
   }
 }
