@@ -255,12 +255,17 @@ def fetch(
 @app.command()
 def single(
     model: Annotated[str, typer.Argument(help="Name of its file in coursekit/models/, such as gpt.")],
-    out: Annotated[Path | None, typer.Option(help="The file to write (default: MODEL_single.py here).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: MODEL_single.py or MODEL_plain.py here).")
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without docstrings and tests of arguments: half as long.")
+    ] = False,
 ) -> None:
     """Write a model with everything that it uses into one Python file that needs only torch."""
     from coursekit.commands import single as writing
 
-    text, out = writing.single(model), out or Path(f"{model}_single.py")
+    text, out = writing.single(model, plain), out or Path(f"{model}_{'plain' if plain else 'single'}.py")
     if out.exists():
         raise fail(f"{out} is there already: remove it, or name another file with --out")
     out.write_text(text, encoding="utf-8")

@@ -3,6 +3,8 @@
 The code is cut out of the package's files, docstrings and comments included: all of the model's own file, and of the
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
 as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
+
+With ``--plain``, docstrings and tests of arguments are left out: half the lines, for one coffee.
 """
 
 import ast
@@ -27,6 +29,7 @@ LEFT_OUT = (
 )
 CONTENTS = "The sections of the file, in the order in which they are best read; a line ``# --- PATH`` begins each:"
 RUN = "Run as a program, this file trains a tiny model on made-up data. "
+PLAIN = "Without the docstrings and the tests of arguments that the course's files have. "
 LOOP = "``Training`` (the training loop, with its schedules)"
 NAMED = r"coursekit[/.](\w+[/.]\w+)|(?<![\w/])(\w+/\w+)\.py"  # modules in docstrings and comments
 MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
@@ -74,9 +77,9 @@ def models() -> dict[str, str]:
     return {name: module for name, module in modules.items() if module != HUB}
 
 
-def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
-    """What a module and its demonstration need, themselves included: statements by their modules, and imports."""
-    own, kept = module, dict[str, list[ast.stmt]]()
+def needed(module: str) -> tuple[dict[str, list[ast.stmt]], dict[str, Import]]:
+    """What a module and its demonstration need, themselves included: statements by their modules, imports by name."""
+    kept = dict[str, list[ast.stmt]]()
     meanings: dict[str, ast.stmt | Import] = {}
     waiting = [(module, name) for name in source(module).definitions]
     waiting += [(DEMOS, name) for name in source(DEMOS).definitions if name == module.rpartition(".")[2]]
@@ -94,10 +97,7 @@ def needed(module: str) -> tuple[dict[str, list[ast.stmt]], set[Import]]:
         if isinstance(found, ast.stmt) and found not in kept.setdefault(module, []):
             kept[module].append(found)
             waiting += [(module, node.id) for node in ast.walk(found) if isinstance(node, ast.Name)]
-    unread = {id(node) for one in unused_methods(own, kept) for node in ast.walk(one)}
-    nodes = [node for statements in kept.values() for one in statements for node in ast.walk(one)]
-    read = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in unread}
-    return kept, {found for name, found in meanings.items() if isinstance(found, tuple) and name in read}
+    return kept, {name: found for name, found in meanings.items() if isinstance(found, tuple)}
 
 
 def unused_methods(own: str, kept: dict[str, list[ast.stmt]]) -> set[ast.FunctionDef]:
@@ -178,18 +178,58 @@ def section(module: str, statements: list[ast.stmt], own: bool, unused: set[ast.
     return text
 
 
-def contents(kept: dict[str, list[ast.stmt]], order: list[str]) -> str:
-    """The sections of the file with what is defined in each, and what is named in them but not there."""
-    lines = [(RUN if DEMOS in order else "") + CONTENTS, ""]
+def shorter(text: str) -> str:
+    """The text without its docstrings, and without what only tests arguments."""
+    lines, tree, left_out = text.splitlines(keepends=True), ast.parse(text), set[int]()
+    read = dict[ast.AST, set[str]]()  # of what is in a function, the names that this function reads
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.FunctionDef)):
+        read |= dict.fromkeys((node for node in ast.walk(function) if node is not function), names_read(function))
+    bodies = [part for node in ast.walk(tree) for part in (getattr(node, "body", 0), getattr(node, "orelse", 0))]
+    for one in (one for body in bodies if isinstance(body, list) for one in body):
+        if tests_arguments(one, read):
+            first = one.lineno
+            while lines[first - 2].lstrip().startswith("#"):  # a comment above it
+                first -= 1
+            left_out |= {*range(first - 1, one.end_lineno)}
+    kept = "".join(line for i, line in enumerate(lines) if i not in left_out)
+    kept = re.sub(r"(:(?:  #.*)?\n)\n+(?= )", r"\1", kept)  # no empty line at the beginning of a block
+    kept = re.sub(r"\n{4,}", "\n\n\n", re.sub(r"\n{3,}(?= )", "\n\n", kept))
+    return shorter(kept) if left_out else kept  # what only a test needed is not read any more
+
+
+def tests_arguments(one: ast.stmt, read: dict[ast.AST, set[str]]) -> bool:
+    """Whether a statement is a docstring, or there only to raise an error where an argument is wrong."""
+    if isinstance(one, ast.Expr):
+        function = getattr(one.value, "func", None)
+        name = getattr(function, "id", getattr(function, "attr", ""))
+        return isinstance(one.value, ast.Constant) or name.startswith("check")
+    if isinstance(one, ast.If):
+        raises = isinstance(one.body[-1], ast.Raise) or all(tests_arguments(part, read) for part in one.body)
+        return raises and not one.orelse
+    if isinstance(one, ast.FunctionDef) and one.name.startswith("check") and one.name not in read[one]:
+        return True
+    if isinstance(one, ast.Assign) and one.col_offset and isinstance(one.targets[0], ast.Name):
+        return one.targets[0].id not in read[one]
+    return isinstance(one, ast.For | ast.FunctionDef) and all(tests_arguments(part, read) for part in one.body)
+
+
+def names_read(tree: ast.AST) -> set[str]:
+    """The names that are read in some code, those of attributes among them."""
+    nodes = [node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Load)]
+    return {getattr(node, "id", getattr(node, "attr", "")) for node in nodes}
+
+
+def contents(kept: dict[str, list[ast.stmt]], order: list[str], text: str, plain: bool) -> str:
+    """The sections of the file with what is defined in each, and what its text names but lacks."""
+    lines = [(PLAIN if plain else "") + (RUN if DEMOS in order else "") + CONTENTS, ""]
     for module in order:
         names = [name for name, node in source(module).definitions.items() if node in kept[module]]
         names[-1:] = ["main"] if module == DEMOS else names[-1:]
         lines.append(f"    {source(module).path}: {', '.join(names)}")
-    text = "\n".join(source(module).docstring + source(module).cut(node) for module in order for node in kept[module])
     named = {f"coursekit.{a or b}".replace("/", ".") for a, b in re.findall(NAMED, text)} - {*order, HUB}
     beside = {name for module in order for name, node in source(module).definitions.items() if node not in kept[module]}
     named |= beside & {*re.findall(r"``(\w+)``", text)}
-    away = [LOOP] * ("Training" in text) + [f"``{name}``" for name in sorted(named)]
+    away = [LOOP] * ("``Training``" in text) + [f"``{name}``" for name in sorted(named)]
     lines += ["", f"Named below, but only in the course: {', '.join(away)}."] if away else []
     return "\n".join(fill(line, 116, subsequent_indent=" " * 8 if line.startswith(" ") else "") for line in lines)
 
@@ -201,11 +241,12 @@ def opening(model: str, about: str) -> str:
     return "\n\n".join(filter(None, [first, about, rest])) + '\n"""\n\nfrom __future__ import annotations'
 
 
-def single(model: str) -> str:
+def single(model: str, plain: bool = False) -> str:
     """The text of the one file.
 
     Args:
         model: the name of its file in ``coursekit/models``, such as ``"gpt"``.
+        plain: without docstrings and tests of arguments.
 
     Raises:
         LectureError: there is no such model.
@@ -214,12 +255,23 @@ def single(model: str) -> str:
         raise LectureError(f"no model {model!r}; there are: {', '.join(models())}")
     own = models()[model]
     kept, imports = needed(own)
+    unused = unused_methods(own, kept)
+    if plain:
+        whole = "\n".join(section(module, kept[module], True, unused) for module in kept if module != CHECKS)
+        read = names_read(ast.parse(shorter(whole)))
+        for module in kept.keys() - {DEMOS}:
+            unread = {name: node for name, node in source(module).definitions.items() if name not in read}
+            needless = {node for name, node in unread.items() if module != own or name.startswith("check")}
+            kept[module] = [node for node in kept[module] if node not in needless]
+        kept = {module: statements for module, statements in kept.items() if statements}
     order = in_order(own, kept)
     classes = [one for module in order for one in kept[module] if isinstance(one, ast.ClassDef)]
     cut = [one.name for one in classes if any(ast.unparse(base) == "Pretrained" for base in one.bases)]
     left_out = fill(LEFT_OUT.format(", ".join(cut)), 118, initial_indent="# ", subsequent_indent="# ") + "\n"
-    head = HEAD.format(model=model) + (left_out if cut else "")
-    unused = unused_methods(own, kept)
-    sections = "\n\n\n".join(section(module, kept[module], module == own, unused) for module in order) + "\n"
-    text = "\n\n".join([head + opening(model, contents(kept, order)), import_lines(imports), sections])
+    head = HEAD.format(model=model + " --plain" * plain) + (left_out if cut else "")
+    code = "\n\n\n".join(section(module, kept[module], module == own, unused) for module in order) + "\n"
+    code = shorter(code) if plain else code
+    read = names_read(ast.parse(code))
+    above = import_lines({found for name, found in imports.items() if name in read})
+    text = "\n\n".join([head + opening(model, contents(kept, order, source(own).docstring + code, plain)), above, code])
     return text.replace(f"def {model}() -> None:", "def main() -> None:") + MAIN if DEMOS in order else text

@@ -196,7 +196,8 @@ def linked(app: Any, page: str, source: list[str]) -> None:
                 output["data"]["text/html"] = with_parts_apart(shown, Path(app.srcdir, "_static", "parts"))
     if page.startswith("lectures/") and (model := model_of(page)):
         link = f'<a href="../_static/{model}_single.py" download>The model in one file</a>, with everything it uses'
-        notebook["cells"][0]["source"] += f"\n\n{link}, to read or to run with PyTorch alone."
+        short = f'<a href="../_static/{model}_plain.py" download>in half the lines</a>, without docstrings and checks'
+        notebook["cells"][0]["source"] += f"\n\n{link}, to read or to run with PyTorch alone; or {short}."
     source[0] = json.dumps(notebook)
 
 
@@ -270,7 +271,9 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
             say(note)
             notebook.cells.insert(1, nbformat.v4.new_markdown_cell(f"```{{note}}\n{note}\n```"))
         if model := model_of(path.stem):
-            (source / "_static" / f"{model}_single.py").write_text(single(model), encoding="utf-8")
+            for kind in ("single", "plain"):
+                text = single(model, plain=kind == "plain")
+                (source / "_static" / f"{model}_{kind}.py").write_text(text, encoding="utf-8")
         claims = json.loads(read(results / path.stem / "claims.json", "[]"))
         task = home() / "exercises" / path.stem / f"{path.stem}.ipynb"
         if task.exists():

@@ -84,7 +84,8 @@ def from_hugging_face(kind: type[Llama], config: Mapping[str, Any], weights: Map
             raise ValueError(
                 f"no weight {missing[0]}, so this is no {config['model_type']} of the configuration's size"
             )
-        tensor = torch.cat([weights[name].to(torch.float32) for name in theirs])
+        parts = [weights[name].to(torch.float32) for name in theirs]
+        tensor = torch.cat(parts) if len(parts) > 1 else parts[0]  # a part alone stays where it is, in the mapped file
         if tensor.shape != (wanted := model.get_parameter(ours).shape):
             found_shapes = " and ".join(str(tuple(weights[name].shape)) for name in theirs)
             raise ValueError(f"{', '.join(theirs)} of {found_shapes}: the configuration says {tuple(wanted)} in all")

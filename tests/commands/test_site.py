@@ -606,9 +606,11 @@ def test_a_lecture_that_is_downloaded_holds_its_figures_and_widgets(course):
 def test_a_lecture_on_a_model_offers_it_in_one_file(course):
     pages = course / "build" / "site"
     assert (pages / "_static" / "vit_single.py").read_text("utf-8") == single("vit")
+    assert (pages / "_static" / "vit_plain.py").read_text("utf-8") == single("vit", plain=True)
     offered = [page.stem for page in pages.glob("lectures/*.html") if "_single.py" in page.read_text("utf-8")]
     assert offered == ["02_vit"]
-    assert 'href="../_static/vit_single.py"' in (pages / "lectures" / "02_vit.html").read_text("utf-8")
+    for kind in ("single", "plain"):
+        assert f'href="../_static/vit_{kind}.py"' in (pages / "lectures" / "02_vit.html").read_text("utf-8")
 
 
 @pytest.mark.browser

@@ -121,3 +121,12 @@ def mutants():
     for name, all_of_it in answers.MUTANTS.items():
         for number, (points, _, source) in enumerate(all_of_it):
             yield name, number, POINTS[name] - points, source
+
+
+def packed():
+    """Every wrong answer, those with the same number in one hand-in: its changed answers and its true points."""
+    found = {}
+    for name, number, lost, source in mutants():
+        changed, points = found.setdefault(number, ({}, dict(POINTS)))
+        changed[name], points[name] = source, points[name] - lost
+    return found
