@@ -226,6 +226,7 @@ def contents(kept: dict[str, list[ast.stmt]], order: list[str], text: str, plain
         names = [name for name, node in source(module).definitions.items() if node in kept[module]]
         names[-1:] = ["main"] if module == DEMOS else names[-1:]
         lines.append(f"    {source(module).path}: {', '.join(names)}")
+    text = re.sub(r"^# --- .*", "", text, flags=re.MULTILINE)
     named = {f"coursekit.{a or b}".replace("/", ".") for a, b in re.findall(NAMED, text)} - {*order, HUB}
     beside = {name for module in order for name, node in source(module).definitions.items() if node not in kept[module]}
     named |= beside & {*re.findall(r"``(\w+)``", text)}

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.bert import (
     EPS,
     STD,
@@ -100,7 +101,7 @@ def from_hugging_face(kind: type[Model], config: Mapping[str, Any], weights: Map
     check_kind(kind)
     weights = {modern_name(name): tensor for name, tensor in weights.items()}
     pooler = kind not in (Bert, *WITHOUT_POOLER) or "pooler.dense.weight" in weights
-    with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+    with undrawn():
         model = Bert(bert_config(config), pooler)
         if kind in (BertForSequenceClassification, BertForTokenClassification):
             model = kind(model, label_names(config, weights))

@@ -7,6 +7,7 @@ from math import isqrt
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.vit import ViT, ViTConfig
 
 BEFORE = r"^((module|backbone)\.)+"  # what its training puts in front
@@ -69,7 +70,7 @@ def from_dino(weights: Mapping[str, Tensor], n_heads: int | None = None) -> ViT:
         classes=0,
         resize="dino",
     )
-    with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+    with undrawn():
         model = ViT(config)
     wanted = {name: p.shape for name, p in model.state_dict().items()}
     for what, names in (("no weight for", wanted.keys() - found), ("no place for", found.keys() - wanted)):

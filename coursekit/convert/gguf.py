@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.nn.rotary import RotaryScaling, rotary_frequencies
 
@@ -160,7 +161,7 @@ def from_gguf(metadata: Mapping[str, Any], tensors: Tensors) -> Llama:
     if others := tensors.keys() - known:
         raise ValueError(f"a Llama of the course has no place for {min(others)}")
     try:
-        with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+        with undrawn():
             model = Llama(config)
     except (RuntimeError, OverflowError):
         raise ValueError("the configuration's sizes are larger than any tensor's") from None

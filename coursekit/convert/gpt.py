@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.gpt import EPS, GPT, STD, GPTConfig
 
 SIZES = {  # ours -> theirs
@@ -89,7 +90,7 @@ def from_hugging_face(kind: type[GPT], config: Mapping[str, Any], weights: Mappi
     """
     check_kind(kind)
     weights = {name.removeprefix("transformer."): tensor for name, tensor in weights.items()}
-    with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+    with undrawn():
         model = GPT(gpt_config(config))
     names, found = their_names(model), {}
     for ours, theirs in names.items():

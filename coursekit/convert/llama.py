@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.llama import STD, Llama, LlamaConfig
 from coursekit.nn.rotary import RotaryScaling
 
@@ -76,7 +77,7 @@ def from_hugging_face(kind: type[Llama], config: Mapping[str, Any], weights: Map
     """
     if kind is not Llama:
         raise ValueError(f"{kind.__name__} has no place in Hugging Face's layout: only Llama has")
-    with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+    with undrawn():
         model = Llama(llama_config(config))
     names, found = their_names(model), {}
     for ours, theirs in names.items():
@@ -84,8 +85,7 @@ def from_hugging_face(kind: type[Llama], config: Mapping[str, Any], weights: Map
             raise ValueError(
                 f"no weight {missing[0]}, so this is no {config['model_type']} of the configuration's size"
             )
-        parts = [weights[name].to(torch.float32) for name in theirs]
-        tensor = torch.cat(parts) if len(parts) > 1 else parts[0]  # a part alone stays where it is, in the mapped file
+        tensor = torch.cat([weights[name].to(torch.float32) for name in theirs])
         if tensor.shape != (wanted := model.get_parameter(ours).shape):
             found_shapes = " and ".join(str(tuple(weights[name].shape)) for name in theirs)
             raise ValueError(f"{', '.join(theirs)} of {found_shapes}: the configuration says {tuple(wanted)} in all")

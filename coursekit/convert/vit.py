@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from coursekit.convert.undrawn import undrawn
 from coursekit.models.vit import ViT, ViTConfig
 
 SIZES = {  # ours -> theirs
@@ -99,7 +100,7 @@ def from_hugging_face(kind: type[ViT], config: Mapping[str, Any], weights: Mappi
     check_kind(kind)
     weights = {file_name(name): tensor for name, tensor in weights.items()}
     labels = label_names(config, weights)
-    with torch.device("meta"):  # nothing is drawn that the weights replace anyway
+    with undrawn():
         model = ViT(vit_config(config, weights), labels)
     found, used = {}, set()
     for ours, theirs in their_names(model).items():

@@ -42,13 +42,14 @@ def rows(shape: str, device: torch.device) -> Iterator[Row]:
 
 
 def loading() -> Iterator[Row]:
-    """From a folder as the hub has it, and a first pass. No aim: theirs maps the file, ours is a copy in memory."""
+    """From a folder as the hub has it, and a first pass. Theirs maps the file, ours is a copy in memory."""
     from transformers import LlamaForCausalLM
 
     theirs, ids = both(SHAPES["SmolLM2 135M"][0], 1, 8, torch.device("cpu"))[1:]
     with tempfile.TemporaryDirectory() as folder:
         theirs.save_pretrained(folder)
-        of = Row("12 Llama", "SmolLM2 135M: loading and a pass over 8 tokens", "transformers' from_pretrained")
+        what = "SmolLM2 135M: loading and a pass over 8 tokens"
+        of = Row("12 Llama", what, "transformers' from_pretrained", at_least=PAR)
         kinds = Llama, LlamaForCausalLM
         yield race(of, *(partial(lambda kind: kind.from_pretrained(folder)(ids), kind) for kind in kinds))
 
