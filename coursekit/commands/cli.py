@@ -208,20 +208,29 @@ def train(
 
 
 @app.command()
-def progress() -> None:
+def progress(
+    folder: Annotated[Path | None, typer.Argument(help="Where your notebooks are (default: the course's).")] = None,
+) -> None:
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
     from coursekit.commands import progress as seen
 
-    folder = lectures.home() / "exercises"
-    paths = sorted(path for path in folder.glob("*/*.ipynb") if path.stem == path.parent.name)
-    if not paths:
-        raise fail(f"no exercises in {folder}: they come with the course")
+    own = lectures.home() / "exercises"
+    if folder is None:
+        folder, paths = own, [path for path in own.glob("*/*.ipynb") if path.stem == path.parent.name]
+    elif folder.is_dir():
+        paths = [path for path in folder.rglob("*.ipynb") if path.parent.name != ".ipynb_checkpoints"]
+    else:
+        raise fail(f"no folder {folder}: name the one in which your notebooks are")
     table, rows = Table("exercise", "points", "done", "to do", show_lines=True), {}
-    for path in paths:
+    for path in sorted(paths):
+        name = path.stem if folder == own else str(path.relative_to(folder).with_suffix(""))
         try:
-            rows[path.stem] = seen.row(seen.read(path))
+            if parts := seen.read(path):
+                rows[name] = seen.row(parts)
         except lectures.LectureError as problem:
-            rows[path.stem] = "?", "", str(problem)
+            rows[name] = "?", "", str(problem)
+    if not rows:
+        raise fail(f"no exercises in {folder}: they come with the course")
     if all(row[2] == seen.NOTHING for row in rows.values()):
         say(f"No check has been run and saved yet: open a notebook in {folder}, answer, run its checks, save.")
         return

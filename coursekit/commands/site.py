@@ -170,7 +170,13 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("source-read", linked)
+    app.connect("autodoc-skip-member", is_field)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def is_field(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Whether a member is the field of a NamedTuple, which its docstring explains and Python calls an alias."""
+    return True if type(member).__name__ == "_tuplegetter" else None
 
 
 def linked(app: Any, page: str, source: list[str]) -> None:

@@ -1,5 +1,8 @@
 """``coursekit progress``: what the checks left in saved notebooks."""
 
+import re
+import shutil
+
 import nbformat
 import pytest
 import torch
@@ -95,6 +98,22 @@ def test_a_notebook_that_cannot_be_read_hides_no_other(folder, monkeypatch, caps
         found = told(monkeypatch, capsys)
         assert "✓ double 5" in found
         assert "cannot be read" in found
+
+
+def test_notebooks_elsewhere_are_read_where_they_are(folder, tmp_path, monkeypatch, capsys):
+    """Downloaded ones are called otherwise; what is no exercise, or a checkpoint, is left out."""
+    save(folder, stream("✓ double: 5 of 5 points\n"))
+    elsewhere = tmp_path / "downloads"
+    (elsewhere / "old" / ".ipynb_checkpoints").mkdir(parents=True)
+    for name in ("01_one (1)", "old/01_one", "old/.ipynb_checkpoints/01_one-checkpoint"):
+        shutil.copy(folder / "01_one/01_one.ipynb", elsewhere / f"{name}.ipynb")
+    nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")]), elsewhere / "shopping.ipynb")
+    code, out, err = run("progress", str(elsewhere), monkeypatch=monkeypatch, capsys=capsys)
+    assert (code or 0, err) == (0, "")
+    assert re.findall(r"^│ (\S.*?) +│", out, re.MULTILINE) == ["01_one (1)", "old/01_one"]
+    code, out, err = run("progress", str(elsewhere / "none"), monkeypatch=monkeypatch, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err == f"no folder {elsewhere / 'none'}: name the one in which your notebooks are\n"
 
 
 def test_without_exercises_it_says_so(folder, monkeypatch, capsys):

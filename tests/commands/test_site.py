@@ -603,6 +603,12 @@ def test_a_lecture_that_is_downloaded_holds_its_figures_and_widgets(course):
     assert "_static" not in text
 
 
+def test_the_fields_of_a_tuple_stand_once_in_the_reference(course):
+    """In its docstring; Python's own "Alias for field number 0" would repeat each."""
+    text = "\n".join(page.read_text("utf-8") for page in (course / "build" / "site" / "package").glob("*.html"))
+    assert "Alias for field number" not in text
+
+
 def test_a_lecture_on_a_model_offers_it_in_one_file(course):
     pages = course / "build" / "site"
     assert (pages / "_static" / "vit_single.py").read_text("utf-8") == single("vit")

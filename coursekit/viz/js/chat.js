@@ -49,7 +49,7 @@ export function mount(el, data, {emit}) {
   const title = h("strong", {}, data.title);
   const examples = h("div", {class: "row", role: "group", "aria-label": "Examples", hidden: data.examples.length < 2 ? "" : null}, h("span", {class: "label"}, "Examples"),
     ...data.examples.map((each) => h("button", {type: "button", onclick: () => choose(each)}, each.requests.join(" → "))));
-  const text = live ? h("textarea", {"aria-label": "Text", rows: 2, spellcheck: "false"}) : h("div", {class: "paper", tabindex: 0, role: "group", "aria-label": "Text"});
+  const text = live ? h("textarea", {rows: 2, spellcheck: "false"}) : h("div", {class: "paper", tabindex: 0, role: "group", "aria-label": "Text"});
   const toggles = models.map((name, m) => h("button", {type: "button", "aria-pressed": "true", onclick: () => toggle(m)}, name));
   const names = h("div", {class: "row", role: "group", "aria-label": "Models", hidden: models.length < 2 ? "" : null}, h("span", {class: "label"}, "Models"), ...toggles);
   const talk = h("div", {class: "talk"});
@@ -59,7 +59,7 @@ export function mount(el, data, {emit}) {
   const again = h("button", {type: "button", onclick: startAgain}, "New conversation");
   if (live) typed.append(again);
   const legend = h("div", {class: "legend"}, "Probability of each token: ", ...scaleOf("0 %", "100 %"), ". Point at one, or reach it with Tab and the arrow keys.");
-  box.append(title, examples, text, names, talk, status, typed, legend);
+  box.append(title, examples, live ? h("label", {class: "label"}, "Text", text) : text, names, talk, status, typed, legend);
   const shown = models.map(() => true);
   let now, sides; // the conversation; for each request the element of each model
   let asked = null, turn = 0; // what the kernel works on
