@@ -27,7 +27,7 @@ HEAD = """\
 LEFT_OUT = (
     "Left out: from_pretrained and save_pretrained of {}. load_state_dict takes the weights of the course's model."
 )
-CONTENTS = "The sections of the file, in the order in which they are best read; a line ``# --- PATH`` begins each:"
+CONTENTS = "The sections of the file, from the whole to its parts; a line ``# --- PATH`` begins each:"
 RUN = "Run as a program, this file trains a tiny model on made-up data. "
 PLAIN = "Without the docstrings and the tests of arguments that the course's files have. "
 LOOP = "``Training`` (the training loop, with its schedules)"
@@ -208,8 +208,9 @@ def tests_arguments(one: ast.stmt, read: dict[ast.AST, set[str]]) -> bool:
         return raises and not one.orelse
     if isinstance(one, ast.FunctionDef) and one.name.startswith("check") and one.name not in read[one]:
         return True
-    if isinstance(one, ast.Assign) and one.col_offset and isinstance(one.targets[0], ast.Name):
-        return one.targets[0].id not in read[one]
+    if isinstance(one, ast.Assign) and one.col_offset:
+        names = [node for node in ast.walk(one.targets[0]) if not isinstance(node, ast.Tuple | ast.Store)]
+        return all(isinstance(node, ast.Name) and node.id not in read[one] for node in names)
     return isinstance(one, ast.For | ast.FunctionDef) and all(tests_arguments(part, read) for part in one.body)
 
 

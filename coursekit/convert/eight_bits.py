@@ -19,7 +19,7 @@ def in_eight_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Matrices (R, C) as int8 (R, C) with float32 scales (R, 1) beside them, vectors as float16.
 
     Raises:
-        ValueError: a weight is not finite, or a name ends like that of scales.
+        ValueError: a weight is not finite, also as float16; or a name ends like that of scales.
     """
     found = {}
     for name, weight in weights.items():
@@ -29,6 +29,8 @@ def in_eight_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             raise ValueError(f"{name} has a weight that is not finite")
         if weight.dim() < 2:
             found[name] = weight.half()
+            if not found[name].isfinite().all():
+                raise ValueError(f"{name} has a weight above 65,504, the largest of float16")
             continue
         largest = weight.float().abs().amax(dim=-1, keepdim=True)
         scale = torch.where(largest > 0, largest / 127, 1.0)  # a row of zeros stays one

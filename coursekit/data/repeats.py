@@ -12,7 +12,7 @@ def repeats(n: int, lengths: tuple[int, int], n_symbols: int, generator: torch.G
 
     Args:
         n: how many texts.
-        lengths: the shortest and the longest L.
+        lengths: the shortest and the longest L; at least 2, since the first token of a copy is never learned.
         n_symbols: each of the tokens 0 to ``n_symbols - 1`` is equally likely at each place of the first half.
 
     Returns:
@@ -20,15 +20,15 @@ def repeats(n: int, lengths: tuple[int, int], n_symbols: int, generator: torch.G
         nobody can know that a copy begins.
 
     Raises:
-        ValueError: a number below 1, or the shortest length is above the longest.
+        ValueError: a number below 1, a length below 2, or the shortest length is above the longest.
 
     Source: Olsson et al. (2022), arXiv 2209.11895 (repeated random tokens).
     """
     shortest, longest = lengths
     if n < 1 or n_symbols < 1:
         raise ValueError(f"n={n} and n_symbols={n_symbols}: both must be at least 1")
-    if not 1 <= shortest <= longest:
-        raise ValueError(f"lengths={lengths}: the shortest must be at least 1 and at most the longest")
+    if not 2 <= shortest <= longest:
+        raise ValueError(f"lengths={lengths}: the shortest must be at least 2 and at most the longest")
     length = int(torch.randint(shortest, longest + 1, (), generator=generator))
     half = torch.randint(n_symbols, (n, length), generator=generator)
     learned = torch.arange(2 * length) > length  # (2 L)

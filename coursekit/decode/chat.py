@@ -9,6 +9,7 @@ from coursekit.decode.generate import generate
 from coursekit.models.gpt import GPT
 from coursekit.models.llama import Llama
 from coursekit.nn.log_probs import token_log_probs
+from coursekit.nn.modes import evaluating
 from coursekit.text.bpe import BPE, BYTE, END
 from coursekit.text.chat import END_OF_TURN
 
@@ -53,7 +54,8 @@ def reply(
         )
     written = generate(model, ids, None, min(max_new, left), **{"temperature": 0, "stop": [end_id]} | choices)
     whole = torch.cat([ids, written], dim=1)
-    p = token_log_probs(model(whole), whole)[0, -written.shape[1] :].exp().tolist()
+    with evaluating(model):
+        p = token_log_probs(model(whole), whole)[0, -written.shape[1] :].exp().tolist()
     tokens = written[0].tolist()
     if tokens[-1] != end_id:
         return whole_characters(tokenizer, tokens, p)

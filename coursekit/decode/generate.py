@@ -15,7 +15,7 @@ from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.cache import Cache
 from coursekit.nn.modes import evaluating, ordinary
-from coursekit.nn.sampling import next_token, penalise_repetition
+from coursekit.nn.sampling import check_top_k, check_top_p, next_token, penalise_repetition
 
 
 def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -100,6 +100,11 @@ def stream(
     """
     if not temperature >= 0:
         raise ValueError(f"temperature={temperature}: must be at least 0")
+    for check, value in ((check_top_k, top_k), (check_top_p, top_p)):  # at temperature 0 nobody else looks at them
+        if value is not None:
+            check(value)
+    if unknown := [token for token in stop if not 0 <= token < model.config.vocab_size]:
+        raise ValueError(f"stop: token {unknown[0]} is not one of the {model.config.vocab_size} in the vocabulary")
     ids, mask = left_padded(ids, mask)
     caches = model.new_caches(check_length(model, ids, max_new))
     written, ended = ids, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)

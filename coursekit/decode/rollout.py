@@ -78,8 +78,11 @@ def best_of_n(answers: Sequence[str], score: Callable[[str], float]) -> str:
     appendix G.3).
 
     Raises:
-        ValueError: there is no answer.
+        ValueError: there is no answer, or a score is nan.
     """
     if not answers:
         raise ValueError("no answers: draw at least one")
-    return max(answers, key=score)
+    scores = [score(answer) for answer in answers]
+    if any(one != one for one in scores):
+        raise ValueError("a score is nan: it can be compared with none")
+    return answers[scores.index(max(scores))]

@@ -7,6 +7,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from coursekit.decode.generate import generate, next_logits
 from coursekit.models.gpt import GPT
+from coursekit.nn.modes import evaluating
 from coursekit.text.bpe import BPE, END
 
 
@@ -60,7 +61,8 @@ def suggest(model: GPT, tokenizer: BPE, text: str, k: int = 3, length: int = 4) 
             f"length={length}: a model of max_length={model.config.max_length} has no room for a text, too"
         )
     ids = [end_id, *tokenizer.encode(text)[-room + 1 :]]
-    log_p = model(torch.tensor([ids], device=where))[0].float().log_softmax(dim=-1)
+    with evaluating(model):
+        log_p = model(torch.tensor([ids], device=where))[0].float().log_softmax(dim=-1)
     log_p[:, end_id] = -torch.inf  # a suggestion is text
     candidates = [((token,), p) for token, p in likeliest_tokens(log_p[-1], k)]
     begun = ""

@@ -125,10 +125,16 @@ def distinct_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
 
     Source: Li et al. (2016), arXiv 1510.03055, section 5.2 (there of words).
     """
+    check_run(n)
     runs = [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
     if not runs:
         raise ValueError(f"n={n}: no text has so many tokens")
     return len(set(runs)) / len(runs)
+
+
+def check_run(n: int) -> None:
+    if n < 1:
+        raise ValueError(f"n={n}: a run has at least 1 token")
 
 
 def repetition_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
@@ -138,6 +144,7 @@ def repetition_n(texts: Sequence[Sequence[Hashable]], n: int) -> float:
 
     Source: Welleck et al. (2020), arXiv 1908.04319, section 6.1 (seq-rep-n).
     """
+    check_run(n)
     texts = [text for text in texts if len(text) >= n]
     if not texts:
         raise ValueError(f"n={n}: no text has so many tokens")

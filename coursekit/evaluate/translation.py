@@ -14,6 +14,8 @@ def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     """
     import sacrebleu
 
+    if isinstance(outputs, str) or isinstance(references, str):
+        raise ValueError("a text alone: outputs and references are lists of texts")
     if len(outputs) != len(references):
         raise ValueError(f"{len(outputs)} outputs, {len(references)} references: each output needs its own")
     return sacrebleu.corpus_bleu(list(outputs), [list(references)]).score

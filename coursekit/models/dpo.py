@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.reward import check_pairs
+from coursekit.nn.checks import check_shape
 from coursekit.nn.log_probs import answer_log_probs
 from coursekit.nn.modes import evaluating
 
@@ -50,7 +51,8 @@ def preference_losses(
         loss: ``"dpo"`` or ``"ipo"``.
 
     Raises:
-        ValueError: ``beta`` is not above 0, ``label_smoothing`` not in 0 ... 0.5, or there is no such loss.
+        ValueError: ``beta`` is not above 0, ``label_smoothing`` not in 0 ... 0.5, there is no such loss, or the four
+            have not one shape.
 
     Source: Rafailov et al. (2023), equation 7; Azar et al. (2023), equation 17.
     """
@@ -62,6 +64,8 @@ def preference_losses(
         raise ValueError(f"loss={loss!r}: must be one of {', '.join(map(repr, LOSSES))}")
     if loss == "ipo" and label_smoothing:
         raise ValueError(f"label_smoothing={label_smoothing}: is of 'dpo' alone; 'ipo' needs none")
+    for name, x in zip(("rejected", "chosen_reference", "rejected_reference"), (policy[1], *reference), strict=True):
+        check_shape(name, x, policy[0].shape)
     chosen, rejected = (ours - theirs for ours, theirs in zip(policy, reference, strict=True))
     margin = chosen - rejected
     if loss == "ipo":

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from coursekit.models.ppo import answer_losses, check_clip
+from coursekit.nn.checks import check_shape
 from coursekit.nn.kl import k3
 
 
@@ -33,7 +34,7 @@ def group_advantages(rewards: Tensor) -> Tensor:
     """
     if rewards.dim() != 2 or rewards.shape[1] < 2:
         raise ValueError(f"rewards of shape {tuple(rewards.shape)}: must be (P, G), at least two answers to a prompt")
-    rewards = rewards.detach()
+    rewards = rewards.detach().float()  # they may be whole numbers, or verdicts
     centred, std = rewards - rewards.mean(dim=1, keepdim=True), rewards.std(dim=1, keepdim=True)
     equal = (rewards == rewards[:, :1]).all(dim=1, keepdim=True)
     return (centred / std.masked_fill(equal, 1.0)).masked_fill(equal, 0.0)
@@ -66,6 +67,7 @@ def grpo_objective(
     def grpo_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         log_probs, losses, counted = answer_losses(model, batch, clip, temperature)
         if beta:
+            check_shape("reference", batch["reference"], log_probs.shape)
             losses = losses + beta * k3(log_probs - batch["reference"])
         total = losses.masked_fill(~counted, 0.0).sum(dim=1)  # (B,)
         if by_length:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
-from coursekit.nn.checks import check_sizes
+from coursekit.nn.checks import check_all, check_shape, check_sizes
 from coursekit.nn.positions import sinusoidal
 
 STD = 0.02  # of the two tokens at first
@@ -169,10 +169,13 @@ class MAE(nn.Module):
             order: (B, N), as from ``draw_orders``.
 
         Raises:
-            ValueError: the order is not one of the N patches of B images.
+            ValueError: the images are of another size, or the order is not one of the N patches of B images.
         """
-        if order.shape != (len(images), self.config.patches):
-            raise ValueError(f"order of shape {tuple(order.shape)}: must be {(len(images), self.config.patches)}")
+        c, N = self.config.vit, self.config.patches
+        check_shape("images", images, (len(images), c.channels, c.image_size, c.image_size))
+        check_shape("order", order, (len(images), N))
+        each = order.sort(dim=1).values == torch.arange(N, device=order.device)
+        check_all(each, f"order: each row must hold each of the numbers 0 to {N - 1} once")
         x = self.vit.embed(images)  # (B, 1 + N, D), with positions
         x = torch.cat([x[:, :1], shuffle(x[:, 1:], order[:, : self.config.visible])], dim=1)  # (B, 1 + K, D)
         for block in self.vit.blocks:

@@ -26,7 +26,9 @@ def windows(documents: Documents, n: int, end_id: int) -> np.ndarray:
 
     Before a document's first token comes ``end_id``, n - 1 times; so no window reaches into another document.
     """
-    padded = [np.array([*[end_id] * (n - 1), *document, end_id], dtype=np.int64) for document in documents]
+    padded = [np.array([*[end_id] * (n - 1), *document, end_id]) for document in documents]
+    if any(row.dtype.kind not in "iu" for row in padded):
+        raise ValueError("a document holds what is no whole number: documents are lists of the numbers of tokens")
     if not padded:
         return np.empty((0, n), np.int64)
     return np.concatenate([np.lib.stride_tricks.sliding_window_view(row, n) for row in padded])
@@ -210,7 +212,7 @@ class AddK(NGram):
 
     def __init__(self, n: int, vocab_size: int, end_id: int = 0, k: float = 1.0):
         super().__init__(n, vocab_size, end_id)
-        if k < 0:
+        if not k >= 0:
             raise ValueError(f"k={k}: a count cannot shrink below what was seen; take k of at least 0")
         self.k = k
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_history, check_shape, check_sizes
 from coursekit.nn.losses import pinball_loss
 from coursekit.nn.positions import LearnedPositions
 from coursekit.nn.revin import denormalise, normalise
@@ -96,9 +96,8 @@ class PatchEncoder(nn.Module):
 
     def forward(self, history: Tensor) -> Tensor:
         """One vector for each patch of each channel: (B, L, C), already normalised, -> (B, C, N, D)."""
-        B, hours, C = history.shape
-        if hours != self.config.history:
-            raise ValueError(f"history of {hours} hours: the model was built for history={self.config.history}")
+        check_history(history, self.config.history)
+        B, _, C = history.shape
         patches = cut_patches(history.transpose(1, 2), self.config.patch_size, self.config.stride)  # (B, C, N, P)
         x = self.dropout(self.positions(self.embedding(patches.flatten(0, 1))))  # (B C, N, P) -> (B C, N, D)
         for block in self.blocks:
@@ -177,13 +176,16 @@ def forecast_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     if getattr(model, "quantiles", ()):
         losses = pinball_loss(y, target, model.quantiles).where(there[..., None], 0.0)  # (B, H, C, Q)
         return losses.sum(), there.sum() * losses.shape[-1]
+    check_shape("target", target, y.shape)
     return (y - target).where(there, 0.0).square().sum(), there.sum()
 
 
 def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """As ``forecast_loss`` with the absolute error, so that the model learns the median as MASE rewards it."""
-    there = ~batch["target"].isnan()
-    return (model(batch["history"]) - batch["target"]).where(there, 0.0).abs().sum(), there.sum()
+    target, y = batch["target"], model(batch["history"])
+    check_shape("target", target, y.shape)
+    there = ~target.isnan()
+    return (y - target).where(there, 0.0).abs().sum(), there.sum()
 
 
 def classification_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from coursekit.nn.checks import check_shape
 from coursekit.nn.log_probs import check_answer, token_log_probs
 
 
@@ -68,11 +69,13 @@ def clipped_losses(log_probs: Tensor, old: Tensor, advantages: Tensor, clip: flo
         clip: c; None for the ratio without a clip.
 
     Raises:
-        ValueError: ``clip`` does not lie between 0 and 1.
+        ValueError: ``clip`` does not lie between 0 and 1, or the shapes do not belong together.
 
     Source: Schulman et al. (2017), equation 7.
     """
     check_clip(clip)
+    check_shape("old", old, log_probs.shape)
+    check_shape("advantages", advantages, log_probs.shape[:1])
     ratio, A = (log_probs - old).exp(), advantages[:, None]
     if clip is None:
         return -ratio * A

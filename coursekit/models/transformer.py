@@ -21,7 +21,15 @@ from torch.nn import functional as F
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock, FeedForward
 from coursekit.nn.cache import Cache
-from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_sizes, check_text, check_token
+from coursekit.nn.checks import (
+    check_all,
+    check_caches,
+    check_dropout,
+    check_heads,
+    check_sizes,
+    check_text,
+    check_token,
+)
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
@@ -206,12 +214,15 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.
         smoothing: 0 for the plain cross-entropy, 0.1 in the paper.
 
     Raises:
-        ValueError: ``smoothing`` is no probability below 1.
+        ValueError: ``smoothing`` is no probability below 1, or a target is none of 0..V-1 and not -100.
 
     Source: Szegedy et al. (2015), arXiv 1512.00567, section 7; used in 1706.03762, section 5.4.
     """
     if not 0 <= smoothing < 1:
         raise ValueError(f"smoothing={smoothing}: a probability below 1; 0 for none")
+    V = logits.shape[-1]
+    known = (target == -100) | ((target >= 0) & (target < V))
+    check_all(known, f"a target must lie in 0..{V - 1}, or be -100 where there is nothing to predict")
     log_p = logits.float().log_softmax(dim=-1)
     right = log_p.gather(1, target.clamp(min=0)[:, None])[:, 0]  # log p of the right symbols, (N,)
     losses = -right if smoothing == 0 else -(1 - smoothing) * right - smoothing * log_p.mean(dim=-1)

@@ -83,7 +83,7 @@ def check_sizes(config: Any, *fields: str) -> None:
     """Refuse fields that are no whole numbers, or below 1."""
     for field in fields:
         value = getattr(config, field)
-        if not isinstance(value, Integral):
+        if not isinstance(value, Integral) or isinstance(value, bool):
             raise ValueError(f"{field}={value!r}: must be a whole number")
         if value < 1:
             raise ValueError(f"{field}={value}: must be at least 1")
@@ -106,6 +106,19 @@ def check_token(config: Any, field: str) -> None:
     if not 0 <= getattr(config, field) < config.vocab_size:
         last = config.vocab_size - 1
         raise ValueError(f"{field}={getattr(config, field)}: must lie in 0..{last} (vocab_size - 1)")
+
+
+def check_shape(name: str, x: Tensor, wanted: Sequence[int]) -> None:
+    """Refuse another shape, which might be broadcast to numbers that nobody meant."""
+    if x.shape != tuple(wanted):
+        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be {tuple(wanted)}")
+
+
+def check_mask(name: str, mask: Tensor, wanted: Sequence[int]) -> None:
+    """Refuse a mask of another shape, or one that is not boolean."""
+    check_shape(name, mask, wanted)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} of {mask.dtype}: must be boolean")
 
 
 def check_history(history: Tensor, length: int) -> None:

@@ -6,28 +6,12 @@ D size of the model, Dh size of a head.
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from coursekit.nn.attention import Attention, join_heads, split_heads
 from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_sequence
-from coursekit.nn.masks import causal_mask
-
-
-def window_mask(queries: int, keys: int, window: int, device: torch.device | None = None) -> Tensor:
-    """No query attends to more than the last W positions, its own among them: (T, S).
-
-    True where ``t + S - T - W < s <= t + S - T``: the queries are the last T of the S positions, as in ``causal_mask``.
-
-    Raises:
-        ValueError: ``window``, W, is below 1, or there are more queries than keys.
-
-    Source: Jiang et al. (2023), *Mistral 7B*, arXiv 2310.06825, section 2.
-    """
-    if window < 1:
-        raise ValueError(f"window={window}: must be at least 1")
-    return causal_mask(queries, keys, device).triu(keys - queries - window + 1)
+from coursekit.nn.masks import window_mask
 
 
 class GroupedQueryAttention(Attention):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from coursekit.nn.checks import can_sync
+from coursekit.nn.checks import can_sync, check_mask
 
 
 def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -13,7 +13,11 @@ def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Ten
 
     Where ``real`` (B, T) is False there is nothing to predict. On a CPU these rows are left out. On a GPU we would have
     to wait to learn how many they are, so they stay, with the target -100, which a cross-entropy leaves out.
+
+    Raises:
+        ValueError: ``real`` is not boolean, or of another shape than the targets.
     """
+    check_mask("the mask of the targets", real, target.shape)
     if can_sync(real):
         return logits[real], target[real]  # N: as many as are real
     return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()  # N = B T

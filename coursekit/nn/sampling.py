@@ -27,10 +27,14 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 
     Source: Fan, Lewis and Dauphin (2018), arXiv 1805.04833, section 5.4.
     """
-    if k < 1:
-        raise ValueError(f"k={k}: must be at least 1")
+    check_top_k(k)
     least = logits.topk(min(k, logits.shape[-1])).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf)
+
+
+def check_top_k(k: int) -> None:
+    if k < 1:
+        raise ValueError(f"k={k}: must be at least 1")
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
@@ -40,12 +44,16 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
     Source: Holtzman et al. (2020), arXiv 1904.09751, section 3.1.
     """
-    if not 0 < p <= 1:
-        raise ValueError(f"p={p}: must lie above 0 and not above 1")
+    check_top_p(p)
     ordered, order = logits.sort(dim=-1)  # the least likely first, so that what is left out is a sum of small numbers
     out = ordered.softmax(dim=-1).cumsum(dim=-1) <= 1 - p
     out[..., -1] = False
     return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+
+
+def check_top_p(p: float) -> None:
+    if not 0 < p <= 1:
+        raise ValueError(f"p={p}: must lie above 0 and not above 1")
 
 
 def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:

@@ -120,7 +120,7 @@ class Training:
         log_every: int = 10,
         evaluate: Callable[[Any], Record] | None = None,
         evaluate_every: int | None = None,
-        monitor: str = "loss",
+        monitor: str = "validation_loss",
         higher_is_better: bool = False,
         patience: int | None = None,
         ema: EMA | None = None,
@@ -331,7 +331,13 @@ class Training:
         return metrics
 
     def measure(self) -> Record:
-        return self.evaluate(self.model)
+        metrics = self.evaluate(self.model)
+        if taken := sorted(metrics.keys() & {"step", "loss", "lr", "grad_norm"}):
+            raise ValueError(
+                f"evaluate returned {taken[0]!r}, which each record has of the training itself: call it "
+                f"'validation_{taken[0]}', for example"
+            )
+        return metrics
 
     def keep_best(self, metrics: Record) -> None:
         """Note whether ``monitor`` improved, and if so keep the weights."""

@@ -48,6 +48,8 @@ def test_a_file_needs_a_quarter_and_comes_back(tmp_path):
 def test_what_cannot_be_kept_is_refused():
     with pytest.raises(ValueError, match="w has a weight that is not finite"):
         in_eight_bits({"w": torch.tensor([[1.0, torch.inf]])})
+    with pytest.raises(ValueError, match="b has a weight above 65,504, the largest of float16"):
+        in_eight_bits({"b": torch.tensor([1e6])})
     with pytest.raises(ValueError, match=r"a\.scale: a name"):
         in_eight_bits({"a.scale": torch.ones(2, 2)})
     with pytest.raises(ValueError, match=r"w is in eight bits, but w\.scale is missing"):

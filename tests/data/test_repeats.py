@@ -30,7 +30,7 @@ def test_every_length_and_every_symbol_comes():
         ({"n": 0}, "n=0"),
         ({"n_symbols": 0}, "n_symbols=0"),
         ({"lengths": (3, 2)}, "lengths"),
-        ({"lengths": (0, 2)}, "at least 1"),
+        ({"lengths": (1, 2)}, "at least 2"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, message):

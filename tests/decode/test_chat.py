@@ -103,3 +103,11 @@ def test_a_special_token_is_spelled_as_it_is():
     tokenizer = BPE.train(["abc"], 262, [END, "<\uff5cend\u2581of\uff5c>"])
     token = tokenizer.ids["<\uff5cend\u2581of\uff5c>"]
     assert whole_characters(tokenizer, [token], [0.5]) == [("<\uff5cend\u2581of\uff5c>", 0.5)]
+
+
+def test_probabilities_are_those_without_dropout_and_the_model_stays_in_its_mode(tokenizer):
+    model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 40, dropout=0.5))
+    shaken(model, model.positions.code)
+    found = [reply(model.train(mode), tokenizer, "a bc", max_new=4) for mode in (False, True)]
+    assert found[0] == found[1]
+    assert model.training

@@ -93,6 +93,8 @@ def test_the_best_of_n_is_the_best_and_its_divergence_is_known():
     assert best_of_n(["a", "ccc", "bb", "ddd"], len) == "ccc"
     with pytest.raises(ValueError, match="no answers: draw at least one"):
         best_of_n([], len)
+    with pytest.raises(ValueError, match="a score is nan"):
+        best_of_n(["a", "bb"], {"a": math.nan, "bb": 1.0}.get)
     # Exactly, for a policy that draws one of many numbers and a score that is the number itself.
     many, n = 20_000, 8
     upto = torch.arange(1, many + 1, dtype=torch.float64) / many

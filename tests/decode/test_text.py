@@ -88,3 +88,12 @@ def test_suggestions_that_cannot_be_are_refused(changes, message):
     tokenizer = BPE.train(["abc"], 258, [END])
     with pytest.raises(ValueError, match=message):
         suggest(GPT(GPTConfig(len(tokenizer), 16, 2, 32, 1, 20)), tokenizer, "abc", **changes)
+
+
+def test_suggestions_are_those_without_dropout_and_the_model_stays_in_its_mode():
+    tokenizer = BPE.train(["abc cab ca bc"], 264, [END])
+    model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 20, dropout=0.5))
+    shaken(model, model.positions.code)
+    found = [suggest(model.train(mode), tokenizer, "abc c") for mode in (False, True)]
+    assert found[0] == found[1]
+    assert model.training

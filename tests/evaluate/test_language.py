@@ -123,6 +123,9 @@ def test_runs_counted_by_hand():
     assert distinct_n(texts, 1) == pytest.approx(4 / 8)
     assert repetition_n(["abab", "abc", "z", ""], 2) == pytest.approx((1 / 3 + 0) / 2)
     assert distinct_n([[1, 23], [12, 3]], 2) == 1
+    for measure in (distinct_n, repetition_n):
+        with pytest.raises(ValueError, match="n=0: a run has at least 1 token"):
+            measure(texts, 0)
     with pytest.raises(ValueError, match="n=5: no text has so many tokens"):
         distinct_n(texts, 5)
     with pytest.raises(ValueError, match="n=5: no text has so many tokens"):

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from coursekit.evaluate import exact_match, peak_accuracy, symbol_accuracy
@@ -18,3 +19,15 @@ def test_padding_neither_helps_nor_hurts():
 def test_peaks():
     weights = torch.tensor([[[0.6, 0.4], [0.3, 0.7], [1, 0]], [[0.1, 0.9], [0.8, 0.2], [1, 0]]])
     assert peak_accuracy(weights, torch.tensor([[0, 1, 1], [0, 0, -1]]), MASK) == torch.tensor(3 / 5)
+
+
+@pytest.mark.parametrize("measure", [symbol_accuracy, exact_match])
+def test_what_does_not_belong_together_is_refused(measure):
+    for predicted, mask, says in (
+        (TARGET[:, :1], MASK, r"predicted of shape \(2, 1\): must be \(2, 3\)"),
+        (TARGET, MASK[:1], r"mask of shape \(1, 3\): must be \(2, 3\)"),
+        (TARGET, MASK.long(), "mask of torch.int64: must be boolean"),
+        (TARGET, ~MASK & MASK, "the mask has no True: there is nothing to compare"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            measure(predicted, TARGET, mask)

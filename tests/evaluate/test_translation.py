@@ -60,3 +60,9 @@ def test_links_of_attention():
     weights = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.45, 0.1, 0.45]])
     assert attention_links(weights) == {(0, 0), (1, 0), (2, 1), (0, 2), (2, 2)}
     assert attention_links(weights, share=0.9) == {(0, 0), (2, 1), (0, 2), (2, 2)}
+
+
+def test_bleu_of_a_text_alone_is_refused():
+    """Its characters would be taken for texts."""
+    with pytest.raises(ValueError, match="lists of texts"):
+        bleu("the cat", "the cat")

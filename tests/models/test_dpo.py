@@ -107,6 +107,17 @@ def test_options_that_mean_nothing_are_refused(options, says):
         preference_losses((pc, pr), (rc, rr), **{"beta": 0.1} | options)
 
 
+def test_columns_are_refused_that_would_be_compared_with_every_row():
+    pc, pr, rc, rr = four(0)
+    for name, policy, reference in (
+        ("rejected", (pc, pr[:, None]), (rc, rr)),
+        ("chosen_reference", (pc, pr), (rc[:, None], rr)),
+        ("rejected_reference", (pc, pr), (rc, rr[:1])),
+    ):
+        with pytest.raises(ValueError, match=rf"^{name} of shape .*: must be \({len(pc)},\)"):
+            preference_losses(policy, reference, 0.1)
+
+
 def test_pairs_of_one_text_are_refused():
     pairs = batch()
     for name in ("", "_mask", "_answer"):

@@ -73,3 +73,9 @@ def test_one_answer_to_a_prompt_is_no_group():
             group_advantages(rewards)
     with pytest.raises(ValueError, match="beta=-1: must be at least 0"):
         grpo_objective(beta=-1)
+
+
+def test_rewards_may_be_verdicts():
+    verdicts = torch.tensor([[1, 0, 0], [1, 1, 0]])
+    for rewards in (verdicts, verdicts.bool()):
+        torch.testing.assert_close(group_advantages(rewards), group_advantages(verdicts.float()))

@@ -314,3 +314,16 @@ def test_nonsense_is_refused(vit, changes, message):
 def test_an_order_of_other_patches_is_refused():
     with pytest.raises(ValueError, match=r"order of shape \(3, 4\): must be \(3, 16\)"):
         make()(pictures(), orders()[:, :K])
+
+
+@pytest.mark.parametrize("change", [lambda order: order * 0, lambda order: order + 1])
+def test_an_order_is_each_patch_once(change):
+    with pytest.raises(ValueError, match="order: each row must hold each of the numbers 0 to 15 once"):
+        make()(pictures(), change(orders()))
+
+
+@pytest.mark.parametrize("side", [8, 32])
+def test_images_of_another_size_are_refused(side):
+    images = torch.zeros(3, pictures().shape[1], side, side)
+    with pytest.raises(ValueError, match=rf"images of shape \(3, \d, {side}, {side}\): must be"):
+        make()(images, orders())

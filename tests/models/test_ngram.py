@@ -178,6 +178,10 @@ def test_bad_input_is_refused():
         MaximumLikelihood(2, V, 6)
     with pytest.raises(ValueError, match="k=-1"):
         AddK(2, V, k=-1)
+    with pytest.raises(ValueError, match="k=nan"):
+        AddK(2, V, k=math.nan)
+    with pytest.raises(ValueError, match="a document holds what is no whole number"):
+        KneserNey(2, V).fit([[1, 2], [1.7]])
     for discount in (0, 1.5):
         with pytest.raises(ValueError, match=f"discount={discount}: must be above 0"):
             KneserNey(2, V, discount=discount)

@@ -227,6 +227,14 @@ def test_what_is_missing_costs_nothing_and_sends_no_gradient(loss, history, gene
         assert total.item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("loss", [forecast_loss, absolute_loss, teacher_forcing_loss])
+def test_targets_are_refused_that_would_be_compared_with_every_channel_or_hour(loss, history):
+    model = EncoderDecoderForecaster(CONFIG, H) if loss is teacher_forcing_loss else PatchForecaster(CONFIG, H)
+    for target in (history[:, -H:, :1], history[:, -1:]):
+        with pytest.raises(ValueError, match=rf"target of shape .*: must be \(4, {H}, {C}\)"):
+            loss(model, {"history": history, "target": target})
+
+
 def test_the_pinball_loss_counts_every_quantile(history):
     model = randomise(PatchForecaster(CONFIG, H, (0.2, 0.6))).eval()
     target = gaps(history[:, -H:])
@@ -322,7 +330,14 @@ def test_a_configuration_that_makes_no_sense_is_refused(changes, message):
         (lambda: PatchForecaster(CONFIG, 0), "horizon=0"),
         (lambda: EncoderDecoderForecaster(CONFIG, 0), "horizon=0"),
         (lambda: SeriesClassifier(CONFIG, 0, 3), "channels=0"),
-        (lambda: PatchForecaster(CONFIG, H)(torch.zeros(1, L + 1, C)), f"history of {L + 1} hours"),
+        (
+            lambda: PatchForecaster(CONFIG, H)(torch.zeros(1, L + 1, C)),
+            rf"histories of shape \(1, {L + 1}, {C}\): must be",
+        ),
+        (
+            lambda: PatchForecaster(CONFIG, H)(torch.zeros(2, L)),
+            rf"histories of shape \(2, {L}\): must be \(B, {L}, C\)",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make, message):

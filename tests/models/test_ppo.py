@@ -122,3 +122,16 @@ def test_an_answer_without_a_token_is_refused(objective):
         given["answer"][1] = row
         with pytest.raises(ValueError, match=says):
             objective(policy, given)
+
+
+def test_columns_are_refused_that_would_be_compared_with_every_row():
+    log_probs = torch.zeros(3, 4)
+    with pytest.raises(ValueError, match=r"advantages of shape \(3, 1\): must be \(3,\)"):
+        clipped_losses(log_probs, log_probs, torch.ones(3, 1))
+    with pytest.raises(ValueError, match=r"old of shape \(1, 4\): must be \(3, 4\)"):
+        clipped_losses(log_probs, log_probs[:1], torch.ones(3))
+    policy = model()
+    given = batch(policy)
+    given["reference"] = given["old_log_probs"][:1]
+    with pytest.raises(ValueError, match="reference of shape"):
+        grpo_objective()(policy, given)

@@ -320,3 +320,10 @@ def test_learned_positions_begin_as_large_as_sines():
     )
     lengths = [model.positions.code.norm(dim=1).mean().item() for model in (learned, sines)]
     assert lengths[0] == pytest.approx(lengths[1], rel=0.05)
+
+
+@pytest.mark.parametrize("outside", [-1, 3])
+def test_a_target_outside_the_vocabulary_is_refused(outside):
+    """-1, which other programs leave out, would be taken for symbol 0."""
+    with pytest.raises(ValueError, match=r"a target must lie in 0..2, or be -100"):
+        smoothed_cross_entropy(torch.randn(2, 3), torch.tensor([-100, outside]))

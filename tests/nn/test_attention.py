@@ -13,8 +13,7 @@ from torch import nn
 
 from coursekit.nn.attention import Attention, MultiHeadAttention, attend, attention_formula, record_attention
 from coursekit.nn.cache import Cache
-from coursekit.nn.grouped import window_mask
-from coursekit.nn.masks import causal_mask, padding_mask
+from coursekit.nn.masks import causal_mask, padding_mask, window_mask
 from tests.conftest import randomise, softmax
 
 sizes = st.integers(1, 6)

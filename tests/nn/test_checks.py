@@ -41,6 +41,7 @@ def test_good_values_pass(changes):
         ({"vocab_size": 0}, "^vocab_size=0: must be at least 1$"),
         ({"n_heads": 0}, "^n_heads=0: must be at least 1$"),
         ({"d_model": 12.0}, r"^d_model=12\.0: must be a whole number$"),
+        ({"n_heads": True}, "^n_heads=True: must be a whole number$"),
         ({"vocab_size": "3"}, "^vocab_size='3': must be a whole number$"),
         ({"n_heads": None}, "^n_heads=None: must be a whole number$"),
         ({"n_heads": 5}, "^n_heads=5: must divide d_model=12$"),

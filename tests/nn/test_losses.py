@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_pinball_loss
 
-from coursekit.nn.losses import pinball_loss
+from coursekit.nn.losses import pinball_loss, real_rows
 
 
 def test_by_hand():
@@ -69,3 +69,14 @@ def test_refuses_levels_that_are_none(levels):
 def test_refuses_shapes_that_would_broadcast(shape):
     with pytest.raises(ValueError, match=r"must be \(3, 2\), the target's shape and 2 levels"):
         pinball_loss(torch.zeros(shape), torch.zeros(3), (0.1, 0.9))
+
+
+def test_rows_of_padding_are_left_out_and_what_is_no_mask_is_refused():
+    logits, target, real = torch.randn(2, 3, 5), torch.arange(6).view(2, 3) % 5, torch.tensor([[1, 1, 0], [1, 0, 0]])
+    rows, wanted = real_rows(logits, target, real.bool())
+    assert torch.equal(rows, torch.stack([logits[0, 0], logits[0, 1], logits[1, 0]]))
+    assert wanted.tolist() == [0, 1, 3]
+    with pytest.raises(ValueError, match=r"the mask of the targets of torch.int64: must be boolean"):
+        real_rows(logits, target, real)
+    with pytest.raises(ValueError, match=r"the mask of the targets of shape \(1, 3\): must be \(2, 3\)"):
+        real_rows(logits, target, real[:1].bool())

@@ -243,7 +243,7 @@ def test_a_run_that_is_stopped_twice_is_evaluated_once_and_keeps_its_patience():
 
     def evaluate(model):
         evaluated.append(1)
-        return {"loss": float(len(evaluated))}  # worse every time
+        return {"validation_loss": float(len(evaluated))}  # worse every time
 
     data = Shuffled(regression(), 8)
     options = {"evaluate": evaluate, "evaluate_every": 5, "patience": 1}
@@ -473,7 +473,15 @@ def test_a_monitor_that_is_not_measured_is_named():
     model = linear()
     training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 5, patience=1,
                         evaluate=lambda m: {"accuracy": 1.0})  # fmt: skip
-    with pytest.raises(ValueError, match="monitor='loss': evaluate returned only accuracy"):
+    with pytest.raises(ValueError, match="monitor='validation_loss': evaluate returned only accuracy"):
+        training.fit()
+
+
+@pytest.mark.parametrize("name", ["step", "loss", "lr", "grad_norm"])
+def test_a_metric_does_not_take_the_place_of_the_trainings_own(name):
+    model = linear()
+    training = Training(model, squared, Shuffled(regression(), 8), adamw(model, 0.1), 5, evaluate=lambda m: {name: 99})
+    with pytest.raises(ValueError, match=f"evaluate returned '{name}', .* call it 'validation_{name}', for example"):
         training.fit()
 
 

@@ -48,7 +48,7 @@ def run(folder: Path, shuffled: bool) -> Training:
         schedule=warmup_cosine(20),
         accumulate=2,
         log_every=7,
-        evaluate=lambda model: {"loss": next(model.parameters()).sum().item()},
+        evaluate=lambda model: {"validation_loss": next(model.parameters()).sum().item()},
         evaluate_every=50,
         ema=EMA(model, 0.9),
         folder=folder,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from coursekit.models.patchtst import PatchEncoder, PatchTSTConfig
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import DecoderBlock, FeedForward
+from coursekit.nn.checks import check_shape
 from coursekit.nn.positions import LearnedPositions
 from coursekit.nn.revin import denormalise, normalise
 
@@ -85,6 +86,7 @@ def teacher_forcing_loss(model: EncoderDecoderForecaster, batch: dict[str, Tenso
     A batch is as for ``forecast_loss`` in ``patchtst.py``. A missing hour is read as the last one known.
     """
     target, last = batch["target"], batch["history"][:, -1:]
+    check_shape("target", target, (len(last), model.horizon, last.shape[-1]))
     there = ~target.isnan()
     rows = torch.arange(1, target.shape[1] + 1, device=target.device)[None, :, None] * there
     read = torch.cat([last, target], dim=1).gather(1, rows.cummax(dim=1).values)
