@@ -161,6 +161,9 @@ def plain(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+# above folded code: which it is, where a comment at its beginning says so, such as "# bug 1"
+FOLDED = "Code{% if cell.source[:2] == '# ' %} ({{ cell.source.splitlines()[0][2:] | e }}){% endif %}"
+
 # The page of nbconvert without the three scripts that it would fetch from the network, hidden code folded,
 # and dark where the reader's system is.
 PAGE = """{% extends 'lab/index.html.j2' %}
@@ -200,10 +203,10 @@ details { margin-bottom: 1em }
 {% endblock %}
 {% block input_group %}
 {% if cell.metadata.get('jupyter', {}).get('source_hidden') %}
-<details class="code"><summary>Code</summary>{{ super() }}</details>
+<details class="code"><summary>FOLDED</summary>{{ super() }}</details>
 {% else %}{{ super() }}{% endif %}
 {% endblock %}
-"""
+""".replace("FOLDED", FOLDED)
 
 
 def with_spaces(formula: str) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from coursekit.commands import browser
 from coursekit.commands.lectures import (
+    FOLDED,
     LectureError,
     has_error,
     home,
@@ -516,7 +517,7 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block header %}{{ super() | replace("</head>", resources.head + "</head>") }}{% endblock %}
 {% block input_group %}
-{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>Code</summary>{{ super() }}</details>
+{% if cell.metadata.get('jupyter', {}).get('source_hidden') %}<details><summary>FOLDED</summary>{{ super() }}</details>
 {% else %}{{ super() }}{% endif %}
 {% endblock %}
 {% block footer_js %}
@@ -524,7 +525,7 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 <script src="{{ resources.reveal.url_prefix }}/plugin/notes/notes.js"></script>
 <script>{{ resources.slides_js }}</script>
 {% endblock %}
-"""
+""".replace("FOLDED", FOLDED)
 
 
 def slides(path: Path, results: Path, out: Path) -> Path:

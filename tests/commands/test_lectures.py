@@ -101,6 +101,13 @@ def test_links_to_other_notebooks_are_text_on_a_page_by_itself_and_papers_stay_l
     assert "02_x.ipynb" not in page
 
 
+def test_folded_code_says_which_it_is():
+    folded = {"jupyter": {"source_hidden": True}}
+    cells = [nbformat.v4.new_code_cell(f"{text}x = 1", metadata=folded) for text in ("", "# bug 2: <b>\n")]
+    page = to_html(nbformat.v4.new_notebook(cells=cells), "t")
+    assert re.findall("<summary>(.*?)</summary>", page) == ["Code", "Code (bug 2: &lt;b&gt;)"]
+
+
 @pytest.mark.browser
 def test_on_paper_answers_are_open_code_is_wrapped_and_what_was_folded_is_left_out(browser):
     cells = [
