@@ -122,7 +122,13 @@ def of_like_length(samples: Batch, lengths: Tensor, batch_size: int, seed: int =
         samples: tensors with the sample on the first axis; where they have a second, it is that of the tokens, padded
             at the end.
         lengths: how many columns each sample needs, (N,).
+
+    Raises:
+        ValueError: there are more or fewer lengths than samples.
     """
+    for name, rows in samples.items():
+        if len(rows) != len(lengths):
+            raise ValueError(f"{len(lengths)} lengths for the {len(rows)} samples of {name}: each needs its own")
 
     def make(generator: torch.Generator) -> Batch:
         drawn = torch.randint(len(lengths), (8 * batch_size,), generator=generator)

@@ -21,7 +21,16 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
-from coursekit.nn.checks import can_sync, check_all, check_dropout, check_heads, check_sizes, check_text
+from coursekit.nn.checks import (
+    can_sync,
+    check_all,
+    check_dropout,
+    check_heads,
+    check_mask,
+    check_shape,
+    check_sizes,
+    check_text,
+)
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.modes import evaluating
@@ -262,6 +271,12 @@ def pretraining_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor
 # --- fine-tuning: a thin new layer on the pre-trained body (figure 4) ----------------------------------------
 
 
+def check_labels(labels: Sequence[str]) -> None:
+    """Refuse one text, whose characters would be taken for labels, none at all, and equal ones."""
+    if isinstance(labels, str) or not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"labels={labels!r}: must be a list of names, at least one, each another")
+
+
 class BertForSequenceClassification(Pretrained):
     """One label for a text or for a pair of texts: ``softmax(W C + b)``, C the pooled vector.
 
@@ -274,6 +289,7 @@ class BertForSequenceClassification(Pretrained):
 
     def __init__(self, bert: Bert, labels: Sequence[str]):
         super().__init__()
+        check_labels(labels)
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
         init_weights(self.classifier)
@@ -298,6 +314,7 @@ class BertForTokenClassification(Pretrained):
 
     def __init__(self, bert: Bert, labels: Sequence[str]):
         super().__init__()
+        check_labels(labels)
         self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
         init_weights(self.classifier)
@@ -354,8 +371,14 @@ def best_span(start: Tensor, end: Tensor, allowed: Tensor) -> Tensor:
         start, end: logits (B, T), from ``BertForQuestionAnswering``.
         allowed: (B, T), True where an answer may lie: in the text, not in the question. Each row needs one True.
 
+    Raises:
+        ValueError: ``end`` or ``allowed`` has another shape than ``start``, or a row of ``allowed`` no True.
+
     Source: section 4.2.
     """
+    check_shape("end", end, start.shape)
+    check_mask("allowed", allowed, start.shape)
+    check_all(allowed.any(dim=1), "a text has no place that is allowed: each row needs one True")
     T = start.shape[1]
     may = (allowed[:, :, None] & allowed[:, None]).triu()  # (B, T, T): first place, last place
     scores = (start[:, :, None] + end[:, None]).masked_fill(~may, -torch.inf)

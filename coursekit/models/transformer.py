@@ -146,27 +146,32 @@ class Transformer(nn.Module):
         """(B, T) -> (B, T, D); ``position_ids``: of the first token, or of each one."""
         return self.dropout(self.positions(self.embedding(ids) * self.config.d_model**0.5, position_ids))
 
-    def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may be on either side.
+    def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
+        """The memory (B, S, D) of a source (B, S). Padding, where ``source_mask`` is False, may be on either side; None
+        where there is none.
 
         Raises:
             ValueError: a source has no real token, or more than ``max_length``; or ``source`` is not (B, S), no whole
                 numbers, or none of the vocabulary's; or ``source_mask`` has another shape.
         """
         check_text(source, self.config.vocab_size, self.config.max_length, source_mask, name="source")
-        x = self.embed(source, positions_of(source_mask))
+        x = self.embed(source, 0 if source_mask is None else positions_of(source_mask))
         for block in self.encoder:
-            x = block(x, mask=padding_mask(source_mask))
+            x = block(x, mask=None if source_mask is None else padding_mask(source_mask))
         return self.encoder_norm(x)
 
     def decode(
-        self, inputs: Tensor, memory: Tensor, source_mask: Tensor, caches: list[tuple[Cache, Cache]] | None = None
+        self,
+        inputs: Tensor,
+        memory: Tensor,
+        source_mask: Tensor | None,
+        caches: list[tuple[Cache, Cache]] | None = None,
     ) -> Tensor:
         """Logits (B, T, V) of the symbols that follow each of ``inputs`` (B, T).
 
         Args:
             memory: (B, S, D).
-            source_mask: (B, S), True where the source is real.
+            source_mask: (B, S), True where the source is real; None where all of it is.
             caches: of each block, from ``new_caches``; ``inputs`` then continue what they hold.
 
         Raises:
@@ -176,20 +181,21 @@ class Transformer(nn.Module):
         start = caches[0][0].length if caches else 0
         check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)
+        memory_mask = None if source_mask is None else padding_mask(source_mask)
         for block, cache in zip(self.decoder, caches or [None] * len(self.decoder), strict=True):
-            x = block(x, memory, memory_mask=padding_mask(source_mask), cache=cache)
+            x = block(x, memory, memory_mask=memory_mask, cache=cache)
         return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
 
     def new_caches(self, max_length: int, source_length: int) -> list[tuple[Cache, Cache]]:
         """Empty caches for decoding step by step: in each block one of the target, one of the source."""
         return [(Cache(max_length), Cache(source_length)) for _ in self.decoder]
 
-    def forward(self, source: Tensor, source_mask: Tensor, target: Tensor) -> Tensor:
+    def forward(self, source: Tensor, source_mask: Tensor | None, target: Tensor) -> Tensor:
         """Logits (B, T, V) of each target symbol, given the source and the target symbols before it.
 
         Args:
             source: symbols, (B, S).
-            source_mask: (B, S), True where the source is real; every row needs one True.
+            source_mask: (B, S), True where the source is real; every row needs one True. None where all of it is.
             target: symbols, (B, T), padded at the end. The decoder reads them one place to the right, after
                 the start symbol.
 

@@ -82,6 +82,8 @@ def next_token(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """One token (B,), drawn from logits (B, V): temperature first, then top-k, then top-p. At 0 it is the argmax."""
+    if logits.dim() != 2:
+        raise ValueError(f"logits of shape {tuple(logits.shape)}: must be (B, V), those of the last place of each text")
     if temperature == 0:
         most, token = logits.max(dim=-1)
         check_all(most > -torch.inf, NOTHING)  # nan is not above it either

@@ -93,3 +93,8 @@ def test_batches_of_like_length_hold_samples_whole_and_lose_only_padding():
     assert max(counts.values()) < 1.8 * min(counts.values())  # each as often as any other, 160 times on average
     again = of_like_length({"ids": ids}, mask.sum(dim=1), 8, seed=1)
     assert not torch.equal(next(again)["ids"], next(of_like_length({"ids": ids}, mask.sum(dim=1), 8))["ids"])
+
+
+def test_lengths_of_other_samples_are_refused():
+    with pytest.raises(ValueError, match="3 lengths for the 4 samples of ids: each needs its own"):
+        of_like_length({"ids": torch.zeros(4, 5).long()}, torch.tensor([1, 2, 3]), 2)

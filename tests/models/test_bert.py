@@ -480,3 +480,18 @@ def test_bad_input_is_refused():
     bert = Bert(BertConfig(**SMALL), pooler=False)
     with pytest.raises(ValueError, match="this Bert has no pooler"):
         bert.pool(bert(ids))
+
+
+@pytest.mark.parametrize("head", [BertForSequenceClassification, BertForTokenClassification])
+@pytest.mark.parametrize("labels", ["good", [], ["good", "bad", "good"]])
+def test_labels_that_are_no_names_are_refused(head, labels):
+    with pytest.raises(ValueError, match="must be a list of names, at least one, each another"):
+        head(Bert(BertConfig(30, 16, 2, 32, 1, 10)), labels)
+
+
+def test_spans_that_cannot_be_found_are_refused():
+    start, allowed = torch.zeros(2, 5), torch.tensor([[False, True, True, False, False], [False] * 5])
+    with pytest.raises(ValueError, match="a text has no place that is allowed"):
+        best_span(start, start, allowed)
+    with pytest.raises(ValueError, match=r"end of shape \(1, 5\): must be \(2, 5\)"):
+        best_span(start, start[:1], allowed)

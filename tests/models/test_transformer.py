@@ -327,3 +327,10 @@ def test_a_target_outside_the_vocabulary_is_refused(outside):
     """-1, which other programs leave out, would be taken for symbol 0."""
     with pytest.raises(ValueError, match=r"a target must lie in 0..2, or be -100"):
         smoothed_cross_entropy(torch.randn(2, 3), torch.tensor([-100, outside]))
+
+
+def test_without_a_mask_all_of_the_source_is_read():
+    model = randomise(Transformer(TransformerConfig(11, 16, 2, 32, 2, max_length=8))).eval()
+    source, target = torch.randint(11, (2, 2, 6), generator=torch.Generator().manual_seed(0))
+    all_of_it = torch.ones_like(source, dtype=torch.bool)
+    torch.testing.assert_close(model(source, None, target), model(source, all_of_it, target))

@@ -122,3 +122,9 @@ def test_the_generator_decides():
 def test_numbers_out_of_range_are_refused(call, says):
     with pytest.raises(ValueError, match=says):
         call(some_logits(0))
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 5)])
+def test_logits_of_one_place_are_asked_for(shape):
+    with pytest.raises(ValueError, match=r"must be \(B, V\), those of the last place of each text"):
+        next_token(torch.zeros(shape))

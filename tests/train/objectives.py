@@ -158,12 +158,12 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     ),
     "bert-pretraining": lambda: (bert.BertForPreTraining(body()), bert.pretraining_loss, masked),
     "bert-classification": lambda: (
-        bert.BertForSequenceClassification(body(), "abc"),
+        bert.BertForSequenceClassification(body(), ["a", "b", "c"]),
         bert.classification_loss,
         lambda: texts(labels=LABELS()),
     ),
     "bert-tagging": lambda: (
-        bert.BertForTokenClassification(body(False), "abc"),
+        bert.BertForTokenClassification(body(False), ["a", "b", "c"]),
         bert.tagging_loss,
         lambda: texts(tags=torch.randint(3, (B, T)), tagged=real() & (torch.arange(T) > 0)),
     ),

@@ -45,12 +45,12 @@ TEXTS = {
     "bert": (body, lambda b, n: (ids(b, n), real(b, n)), (TOKENS, TOKENS)),
     "bert-words": (lambda: bert.BertForPreTraining(body()), lambda b, n: (ids(b, n), real(b, n)), (TOKENS, TOKENS)),
     "bert-class": (
-        lambda: bert.BertForSequenceClassification(body(), "abc"),
+        lambda: bert.BertForSequenceClassification(body(), ["a", "b", "c"]),
         lambda b, n: (ids(b, n), real(b, n)),
         (TOKENS, TOKENS),
     ),
     "bert-tags": (
-        lambda: bert.BertForTokenClassification(body(), "abc"),
+        lambda: bert.BertForTokenClassification(body(), ["a", "b", "c"]),
         lambda b, n: (ids(b, n), real(b, n)),
         (TOKENS, TOKENS),
     ),
