@@ -4,7 +4,8 @@ The code is cut out of the package's files, docstrings and comments included: al
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
 as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
 
-With ``--plain``, docstrings and tests of arguments are left out: half the lines, for one coffee.
+With ``--plain``, of docstrings the first paragraph is left and of tests of arguments nothing: half the lines, for one
+coffee.
 """
 
 import ast
@@ -29,7 +30,7 @@ LEFT_OUT = (
 )
 CONTENTS = "The sections of the file, from the whole to its parts; a line ``# --- PATH`` begins each:"
 RUN = "Run as a program, this file trains a tiny model on made-up data. "
-PLAIN = "Without the docstrings and the tests of arguments that the course's files have. "
+PLAIN = "Of docstrings the first paragraphs alone are here, of the tests of arguments nothing. "
 LOOP = "``Training`` (the training loop, with its schedules)"
 NAMED = r"coursekit[/.](\w+[/.]\w+)|(?<![\w/])(\w+/\w+)\.py"  # modules in docstrings and comments
 MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
@@ -179,14 +180,20 @@ def section(module: str, statements: list[ast.stmt], own: bool, unused: set[ast.
 
 
 def shorter(text: str) -> str:
-    """The text without its docstrings, and without what only tests arguments."""
+    """The text with the first paragraphs of its docstrings, and without what only tests arguments."""
     lines, tree, left_out = text.splitlines(keepends=True), ast.parse(text), set[int]()
     read = dict[ast.AST, set[str]]()  # of what is in a function, the names that this function reads
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.FunctionDef)):
         read |= dict.fromkeys((node for node in ast.walk(function) if node is not function), names_read(function))
     bodies = [part for node in ast.walk(tree) for part in (getattr(node, "body", 0), getattr(node, "orelse", 0))]
     for one in (one for body in bodies if isinstance(body, list) for one in body):
-        if tests_arguments(one, read):
+        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant):
+            rest = range(one.lineno, one.end_lineno)
+            end = next((i for i in rest if not lines[i].strip()), one.end_lineno)
+            if end < one.end_lineno:
+                lines[end - 1] = lines[end - 1].rstrip() + '"""\n'
+                left_out |= {*range(end, one.end_lineno)}
+        elif tests_arguments(one, read):
             first = one.lineno
             while lines[first - 2].lstrip().startswith("#"):  # a comment above it
                 first -= 1
@@ -248,7 +255,7 @@ def single(model: str, plain: bool = False) -> str:
 
     Args:
         model: the name of its file in ``coursekit/models``, such as ``"gpt"``.
-        plain: without docstrings and tests of arguments.
+        plain: with the first paragraphs of docstrings alone, and without tests of arguments.
 
     Raises:
         LectureError: there is no such model.

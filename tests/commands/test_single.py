@@ -143,8 +143,9 @@ def test_ruff_has_nothing_to_say(folder):
     """Not even of unused imports, of unknown names, or of the format."""
     for command in (["check"], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", home() / "pyproject.toml", "."]
-        # quotes around annotations, which the package needs; values that only a test needed, taken apart with others
-        ruff += ["--ignore", "UP037,RUF059"] * (command == ["check"])
+        # quotes around annotations, which the package needs; values that only a test needed, taken apart with others;
+        # lines that the end of a shortened docstring makes longer
+        ruff += ["--ignore", "UP037,RUF059,E501"] * (command == ["check"])
         done = subprocess.run(ruff, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
@@ -171,10 +172,13 @@ def code_of(text):
 
 
 @pytest.mark.parametrize("name", models())
-def test_a_plain_file_has_no_docstrings_and_tests_no_arguments(name):
+def test_a_plain_file_has_short_docstrings_and_tests_no_arguments(name):
     text = single(name, plain=True)
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, WITH_DOCSTRING)]
-    assert not [node for node in nodes[1:] if ast.get_docstring(node)]
+    said = [ast.get_docstring(node) or "" for node in nodes[1:]]
+    assert not [one for one in said if "\n\n" in one]
+    whole = {ast.get_docstring(node) for node in ast.walk(ast.parse(single(name))) if isinstance(node, WITH_DOCSTRING)}
+    assert {*said} <= {(one or "").partition("\n\n")[0] for one in whole} | {""}
     code = "\n".join(code_of(text))
     assert not re.search(r"\bcheck_(text|ids|caches|sizes|heads|dropout|attention|sequence|all)\(", code)
     assert code.count("raise ") <= 2
