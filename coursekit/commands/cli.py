@@ -209,7 +209,7 @@ def train(
 
 @app.command()
 def progress(
-    folder: Annotated[Path | None, typer.Argument(help="Where your notebooks are (default: the course's).")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="A notebook, or a folder (default: the course's).")] = None,
 ) -> None:
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
     from coursekit.commands import progress as seen
@@ -217,6 +217,8 @@ def progress(
     own = lectures.home() / "exercises"
     if folder is None:
         folder, paths = own, [path for path in own.glob("*/*.ipynb") if path.stem == path.parent.name]
+    elif folder.is_file():
+        folder, paths = folder.parent, [folder]
     elif folder.is_dir():
         paths = [path for path in folder.rglob("*.ipynb") if path.parent.name != ".ipynb_checkpoints"]
     else:

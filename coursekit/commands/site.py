@@ -172,7 +172,13 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("source-read", linked)
     app.connect("autodoc-skip-member", is_field)
+    app.connect("autodoc-process-docstring", with_letters, priority=600)  # after napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def with_letters(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """A parameter that is explained by its letter alone, ``D.``, which docutils would take for the item of a list."""
+    lines[:] = [re.sub(r"^(\s*:[^:]+:\s*[A-Z])\.(?=\s|$)", r"\1\\.", line) for line in lines]
 
 
 def is_field(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import itertools
 import linecache
 import os
 import re
@@ -299,7 +300,7 @@ class Part:
         """What a failed case was, how to call it again, and small results beside what they should be."""
         shapes = ", ".join(str(tuple(a.shape)) for a in case.arguments if isinstance(a, Tensor))
         lines = [f"tried: {case.about}" + (f"; shapes {shapes}" if shapes else "")]
-        lines.append(f"again: {self.name}(*check.{self.name}.example({number}))")
+        lines.append(f"again: {self.result}(*check.{self.name}.example({number}))")
         if self.reference is None or isinstance(answer, Unusable):
             return lines
         want = collect(self.reference(*case.arguments))
@@ -376,16 +377,22 @@ class CheckFailed(AssertionError):
         """The student's own code at which it stopped, if that is the cause."""
         if self.cause is None:
             return []
-        lines = []
-        for frame in traceback.extract_tb(self.cause.__traceback__):
-            if where := place_of(frame.filename):
-                lines += [f"  {where}, line {frame.lineno}, in {frame.name}", f"    {frame.line}"]
+        frames = traceback.extract_tb(self.cause.__traceback__)
+        said = [
+            (f"  {where}, line {one.lineno}, in {one.name}", f"    {one.line}")
+            for one in frames
+            if (where := place_of(one.filename))
+        ]
+        lines = [line for place, _ in itertools.groupby(said) for line in place]  # of a call of itself one is enough
+        if len(lines) > FRAMES:
+            lines = [*lines[: FRAMES // 2], "  …", *lines[-FRAMES // 2 :]]
         if not lines:
             return ["The call itself failed: has it the arguments asked for?"]
         error = f"{type(self.cause).__name__}: {first_line(self.cause)}".rstrip(": ")
         return ["Where it stopped:", *lines, error]
 
 
+FRAMES = 20  # lines of a traceback that are shown
 YOURS, GIVEN_CELL = "your cell", "a given cell"
 GIVEN = "# given"  # the first line of the cells of an exercise that are not the student's, where they define something
 

@@ -78,10 +78,11 @@ def described_axes(ax: Axes) -> str:
     if ax.axison and (ax.get_xlabel() or ax.get_ylabel()):
         told.append(" against ".join(text for text in (ax.get_ylabel(), ax.get_xlabel()) if text))
     for bars in (drawn for drawn in ax.containers if isinstance(drawn, BarContainer)):
-        ticks = [tick.get_text() for tick in ax.get_xticklabels()]
-        heights = [said(bar.get_height()) for bar in bars]
-        names = ticks if len(ticks) == len(heights) else [""] * len(heights)
-        told.append(", ".join(f"{name} {height}".strip() for name, height in listed(list(zip(names, heights)))))
+        lie = bars.orientation == "horizontal"
+        ticks = [tick.get_text() for tick in (ax.get_yticklabels() if lie else ax.get_xticklabels())]
+        values = [said(bar.get_width() if lie else bar.get_height()) for bar in bars]
+        names = ticks if len(ticks) == len(values) else [""] * len(values)
+        told.append(", ".join(f"{name} {value}".strip() for name, value in listed(list(zip(names, values)))))
     with_bars = [drawn for drawn in ax.containers if isinstance(drawn, ErrorbarContainer)]
     caps = [cap for _, ends, _ in with_bars for cap in ends]  # the ends of error bars: no lines of their own
     names = {line: drawn.get_label() for drawn in with_bars if (line := drawn[0])}  # the label is the container's
@@ -108,8 +109,10 @@ def described_line(line: Line2D, ax: Axes, label: str) -> str:
 
 
 def said(number: float) -> str:
-    """A number as it is read out: 0.25, 12.5, 30,000."""
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+    """A number as it is read out: 0.25, 12.5, 2020, 30,000."""
+    if abs(number) >= 10_000:
+        return f"{number:,.0f}"
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
 def listed(entries: list) -> list:

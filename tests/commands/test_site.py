@@ -609,6 +609,12 @@ def test_the_fields_of_a_tuple_stand_once_in_the_reference(course):
     assert "Alias for field number" not in text
 
 
+def test_a_parameter_that_is_a_letter_is_no_list(course):
+    """``d_model: D.``: docutils takes a letter and a full stop for the fourth item of a list."""
+    text = "\n".join(page.read_text("utf-8") for page in (course / "build" / "site" / "package").glob("*.html"))
+    assert 'class="upperalpha' not in text
+
+
 def test_a_lecture_on_a_model_offers_it_in_one_file(course):
     pages = course / "build" / "site"
     assert (pages / "_static" / "vit_single.py").read_text("utf-8") == single("vit")

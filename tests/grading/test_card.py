@@ -81,6 +81,21 @@ def test_a_failed_check_is_a_card_and_an_exception_that_says_no_more_than_its_fi
     assert "Next: sizes . If you are stuck, unfold the hint above this check." in page.text
 
 
+def test_to_try_again_one_calls_what_the_check_has_called(shell, part):
+    """In some exercises that is a function of the notebook which calls the student's."""
+    part.result = "run_double"
+    failed = checked(part, lambda x: 3 * x)
+    assert "again: run_double(*check.double.example(" in failed.text
+
+
+def test_a_call_of_itself_does_not_fill_the_card(shell, part):
+    scope = {}
+    exec(compile("def endless(x):\n    return endless(x)\n", "<ipython-input-1-abc>", "exec"), scope)
+    failed = checked(part, scope["endless"])
+    assert "RecursionError" in failed.text + "".join(failed.where())
+    assert len(failed.where()) <= 25
+
+
 def test_a_check_that_is_passed_is_a_card_too_and_says_what_comes_next(shell, capsys):
     parts = self_attention.PARTS
     for one in parts:

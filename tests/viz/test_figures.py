@@ -41,6 +41,18 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     assert described(plt.figure()) == "A drawing"
 
 
+def test_bars_that_lie_are_described_by_their_length():
+    ax = new_axes()
+    ax.barh(["one", "two"], [0.25, 30_000])
+    assert described(ax.figure) == "one 0.25, two 30,000"
+
+
+def test_years_are_read_as_years():
+    ax = new_axes()
+    ax.plot([1990, 2022], [1, 2], label="prices")
+    assert described(ax.figure) == "prices: from 1 at 1990 to 2 at 2022"
+
+
 def test_error_bars_are_described_by_their_line():
     ax = new_axes()
     ax.plot([1, 2], [1, 2], label="equal")

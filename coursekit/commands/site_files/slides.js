@@ -105,13 +105,15 @@ function behindFirst(el) {
   if (!rest.some((part) => part.textContent.trim() || part.querySelector("svg, img"))) return null;
   const tail = el.cloneNode(false);
   tail.removeAttribute("id");
+  if (el.matches("table") && el.tHead) tail.append(el.tHead.cloneNode(true));
   tail.append(...rest);
   return tail;
 }
 
 /** What of a slide does not fit, on a new one; all behind its first thing if that alone is too tall; or null. */
 function restOf(slide) {
-  return below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN) ?? behindFirst(slide);
+  const bottom = slide.getBoundingClientRect().top + HEIGHT - MARGIN;
+  return below(slide, bottom) ?? below(slide, bottom - MARGIN) ?? behindFirst(slide); // a frame ends behind what it holds
 }
 
 /** Let a slide go on on another one, and that on a third, until each fits. */
@@ -267,6 +269,7 @@ async function begin() {
     answer.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
       for (const part of slide.children) part.style.zoom = "";
       shrink(slide);
+      slide.style.overflowY = heightOf(slide) > HEIGHT ? "auto" : ""; // a long listing can be scrolled
     });
   }
 }

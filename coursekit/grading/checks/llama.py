@@ -493,6 +493,9 @@ def swiglu_cases(generator: torch.Generator) -> list[Case]:
     def of(about, d_model, multiple, public=False):
         return Case("width", about, ("width", d_model, multiple), public=public)
 
+    def just_above(eighth):
+        return of("8/3 of d_model is just above a multiple", 3 * (eighth * times + 1), 8 * eighth)
+
     B, T, D, F = sizes(generator, 4, least=2, most=7)
     multiple = 8 * number(generator, 2, 8)
     times = number(generator, 3, 9)
@@ -504,6 +507,7 @@ def swiglu_cases(generator: torch.Generator) -> list[Case]:
         of("d_model = 4096, multiples of 256: Llama 2's smallest", 4096, 256, public=True),
         of(f"d_model = {odd}, multiples of {multiple}", odd, multiple),
         of("8/3 of d_model is a multiple already", 3 * multiple * times // 8, multiple),
+        just_above(number(generator, 4, 9)),
         of("a large model", 8 * number(generator, 1000, 2000), 128),
     ]
 
@@ -544,6 +548,9 @@ feed_forward = Part(
         ),
         "nothing goes through the SiLU": gated_with(lambda gate, up: gate * up),
         "`up` is missing": gated_with(lambda gate, up: gated_by_silu(gate, torch.ones_like(up))),
+        "this is rounded to the nearest multiple: round up": by_task(
+            width=lambda D, multiple: np.int64((16 * D + 3 * multiple) // (6 * multiple) * multiple)
+        ),
         "this is rounded down to a multiple: round up": width_with(up=False),
         "this is 4 D: three matrices of that width would hold half as many weights again": width_with(
             entries=lambda D: 4 * D, parts=1

@@ -149,6 +149,8 @@ async function heads(view, {source}) {
   });
 }
 
+const MOST = 80; // symbols of a source: a recurrent model has no limit of its own, and each step looks at all of them
+
 /** `browser` has the `words` by number, the `layer` and `heads` to show, and what is said if others are typed. */
 async function alignment(view, {source}) {
   const {data, browser, model} = view;
@@ -157,9 +159,11 @@ async function alignment(view, {source}) {
   return orRefused(view.shown, async () => {
     const translator = await model();
     const numbers = new Map(known.map((word, i) => [word, i]));
-    const words = source.replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean).map((word) => (numbers.has(word) ? word : word.toLowerCase())); // names have capitals
+    const words = source.replaceAll("’", "'").replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean).map((word) => (numbers.has(word) ? word : word.toLowerCase())); // names have capitals
     const unknown = [...new Set(words.filter((word) => !numbers.has(word)))];
-    if (unknown.length || !words.length) throw new Refused(browser.refused.replace("…", unknown.join(", ") || "a sentence without words"));
+    if (!words.length) throw new Refused("Write a sentence first.");
+    if (unknown.length) throw new Refused(browser.refused.replace("…", unknown.join(", ")));
+    if (words.length > MOST) throw new Refused(`${words.length} symbols take too long here: write at most ${MOST}.`);
     const {end} = translator.about;
     const read = words.map((word) => numbers.get(word));
     const {written, looks} = await translator.translate(end === null ? read : [...read, end]);

@@ -93,6 +93,7 @@ export function mount(el, data, {emit}) {
       } else if (file.files[0]) error.textContent = "This browser cannot read that file as a picture: choose a PNG or a JPEG.";
     }});
     draws = h("button", {type: "button", "aria-pressed": "false", onclick: () => {
+      error.textContent = "";
       const on = draws.getAttribute("aria-pressed") !== "true";
       draws.setAttribute("aria-pressed", on);
       picture.classList.toggle("drawing", on);

@@ -198,6 +198,7 @@ def width(d_model, multiple):
     (2, "nothing goes through the SiLU", "g * torch.sigmoid(g) * u", "g * u"),
     (2, "`up` is missing", "torch.sigmoid(g) * u", "torch.sigmoid(g)"),
     (5, "this is rounded down to a multiple", "-(-wanted // (3 * multiple))", "wanted // (3 * multiple)"),
+    (5, "this is rounded to the nearest multiple", "-(-wanted // (3 * multiple))", "round(wanted / (3 * multiple))"),
     (5, "this is 4 D", "return -(-wanted // (3 * multiple)) * multiple", "return 4 * d_model"),
     (5, "this is 2/3 D, rounded up", "wanted = 8", "wanted = 2"),
     (5, "it is to be a multiple", "-(-wanted // (3 * multiple)) * multiple", "-(-wanted // 3)"),
