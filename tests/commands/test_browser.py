@@ -490,7 +490,7 @@ def test_a_model_of_the_lecture_translates_what_is_typed(open_page):
     page.get_by_role("alert").filter(has_text="Not in the world: ").wait_for()
     words = ["the", "girl", "didn't", "buy", "the", "lamp", "."]
     output = greedy(model, torch.tensor([[*vocab.encode(words), vocab.eos_id]]), torch.ones(1, len(words) + 1).bool())
-    written, _ = read_alignment(page, "The girl didn’t buy the lamp.")  # as a telephone types it
+    written, _ = read_alignment(page, "The girl didn’t buy the lamp .")  # as a telephone types it
     assert written == ["end" if i == vocab.eos_id else vocab.tokens[i] for i in output[0].tolist()]
     for typed, says in ((" ", "Write a sentence first."), ("the " * 81, "81 symbols take too long here")):
         page.get_by_label("Source", exact=True).fill(typed)
