@@ -112,8 +112,7 @@ function behindFirst(el) {
 
 /** What of a slide does not fit, on a new one; all behind its first thing if that alone is too tall; or null. */
 function restOf(slide) {
-  const bottom = slide.getBoundingClientRect().top + HEIGHT - MARGIN;
-  return below(slide, bottom) ?? below(slide, bottom - MARGIN) ?? behindFirst(slide); // a frame ends behind what it holds
+  return below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN) ?? behindFirst(slide);
 }
 
 /** Let a slide go on on another one, and that on a third, until each fits. */
