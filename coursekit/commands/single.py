@@ -4,8 +4,7 @@ The code is cut out of the package's files, docstrings and comments included: al
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
 as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
 
-With ``--plain``, of docstrings the first paragraph is left and of tests of arguments nothing: half the lines, for one
-coffee.
+With ``--plain``, only the first paragraph of each docstring stays, and the checks of arguments go.
 """
 
 import ast
@@ -30,7 +29,7 @@ LEFT_OUT = (
 )
 CONTENTS = "The sections of the file, from the whole to its parts; a line ``# --- PATH`` begins each:"
 RUN = "Run as a program, this file trains a tiny model on made-up data. "
-PLAIN = "Of docstrings the first paragraphs alone are here, of the tests of arguments nothing. "
+PLAIN = "Docstrings are cut to their first paragraphs, and arguments are not checked. "
 LOOP = "``Training`` (the training loop, with its schedules)"
 NAMED = r"coursekit[/.](\w+[/.]\w+)|(?<![\w/])(\w+/\w+)\.py"  # modules in docstrings and comments
 MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
@@ -255,7 +254,7 @@ def single(model: str, plain: bool = False) -> str:
 
     Args:
         model: the name of its file in ``coursekit/models``, such as ``"gpt"``.
-        plain: with the first paragraphs of docstrings alone, and without tests of arguments.
+        plain: with only the first paragraph of each docstring, and without checks of arguments.
 
     Raises:
         LectureError: there is no such model.

@@ -209,7 +209,7 @@ def linked(app: Any, page: str, source: list[str]) -> None:
                 output["data"]["text/html"] = with_parts_apart(shown, Path(app.srcdir, "_static", "parts"))
     if page.startswith("lectures/") and (model := model_of(page)):
         link = f'<a href="../_static/{model}_single.py" download>The model in one file</a>, with everything it uses'
-        short = f'<a href="../_static/{model}_plain.py" download>in half the lines</a>, without its checks'
+        short = f'<a href="../_static/{model}_plain.py" download>shorter</a>, without its checks'
         notebook["cells"][0]["source"] += f"\n\n{link}, to read or to run with PyTorch alone; or {short}."
     source[0] = json.dumps(notebook)
 
