@@ -269,9 +269,7 @@ def single(
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: MODEL_single.py or MODEL_plain.py here).")
     ] = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Shorter: brief docstrings, no checks of arguments.")
-    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Shorter: brief docstrings, no checks of arguments.")] = False,
 ) -> None:
     """Write a model with everything that it uses into one Python file that needs only torch."""
     from coursekit.commands import single as writing

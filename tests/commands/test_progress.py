@@ -111,6 +111,9 @@ def test_notebooks_elsewhere_are_read_where_they_are(folder, tmp_path, monkeypat
     code, out, err = run("progress", str(elsewhere), monkeypatch=monkeypatch, capsys=capsys)
     assert (code or 0, err) == (0, "")
     assert re.findall(r"^│ (\S.*?) +│", out, re.MULTILINE) == ["01_one (1)", "old/01_one"]
+    code, out, err = run("progress", str(elsewhere / "old/01_one.ipynb"), monkeypatch=monkeypatch, capsys=capsys)
+    assert (code or 0, err) == (0, "")
+    assert re.findall(r"^│ (\S.*?) +│", out, re.MULTILINE) == ["01_one"], "one alone"
     code, out, err = run("progress", str(elsewhere / "none"), monkeypatch=monkeypatch, capsys=capsys)
     assert (code, out) == (2, "")
     assert err == f"no folder {elsewhere / 'none'}: name the one in which your notebooks are\n"
