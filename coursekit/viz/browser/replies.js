@@ -161,7 +161,8 @@ async function alignment(view, {source}) {
     const numbers = new Map(known.map((word, i) => [word, i]));
     const words = source.replaceAll("’", "'").replaceAll(/[.,]/g, " $&").split(/\s+/).filter(Boolean).map((word) => (numbers.has(word) ? word : word.toLowerCase())); // names have capitals
     const unknown = [...new Set(words.filter((word) => !numbers.has(word)))];
-    if (!words.length) throw new Refused("Write a sentence first.");
+    const named = browser.refused.includes("…"); // "…" stands for the unknown words; without it the sentence says what to type
+    if (!words.length) throw new Refused(named ? "Write a sentence first." : browser.refused);
     if (unknown.length) throw new Refused(browser.refused.replace("…", unknown.join(", ")));
     if (words.length > MOST) throw new Refused(`${words.length} symbols take too long here: write at most ${MOST}.`);
     const {end} = translator.about;
