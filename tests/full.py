@@ -192,7 +192,7 @@ def recipes() -> str:
         found |= {f"{variant}, {source}": values for source, values in measured.items()}
         saved |= {f"{variant}, {source}": values for source, values in load_metrics(variant)["test"].items()}
     for recipe, name in ((dino, "dino"), (sit, "sit")):
-        found[name], saved[name] = recipe.worth(recipe.load(), "test"), load_metrics(name)["test"]
+        found[name], saved[name] = recipe.evaluate_features(recipe.load(), "test"), load_metrics(name)["test"]
     model, tokenizer = stories.load()
     found["stories"], saved["stories"] = stories.measure(model, "test", tokenizer), load_metrics("stories")["test"]
     found["labelled"] = {"accuracy": labelled.right(labelled.load(), "test")}

@@ -32,7 +32,7 @@ from coursekit.commands.lectures import (
     only_a_widget,
     read_notebook,
 )
-from coursekit.commands.lighter import lighter, smaller_styles, with_parts_apart
+from coursekit.commands.page_weight import lighter, smaller_styles, with_parts_apart
 from coursekit.commands.reading import after_questions, for_readers, glossary, with_places, with_term_places
 from coursekit.commands.single import models, single
 from coursekit.files import write_atomically

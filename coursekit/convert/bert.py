@@ -42,7 +42,7 @@ FIXED = {  # what a Bert of the course is, by their names; the same stand where 
 }
 BODY = {
     "tokens": "embeddings.word_embeddings",
-    "positions.code": "embeddings.position_embeddings.weight",
+    "positions.encoding": "embeddings.position_embeddings.weight",
     "segments": "embeddings.token_type_embeddings",
     "norm": "embeddings.LayerNorm",
     "pooler": "pooler.dense",

@@ -14,7 +14,7 @@ BEFORE = r"^((module|backbone)\.)+"  # what its training puts in front
 LEFT = r"^head\.(mlp|last_layer)\."  # of the projection head
 NAMES = {  # theirs -> ours
     r"^cls_token$": "class_token",
-    r"^pos_embed$": "positions.code",
+    r"^pos_embed$": "positions.encoding",
     r"^patch_embed\.proj\.": "patch_embedding.",
     r"\.norm1\.": ".attention_residual.norm.",
     r"\.attn\.qkv\.": ".attention.qkv.",
@@ -23,7 +23,7 @@ NAMES = {  # theirs -> ours
     r"\.mlp\.fc1\.": ".feed_forward.up.",
     r"\.mlp\.fc2\.": ".feed_forward.down.",
 }
-WRAPPED = ("class_token", "positions.code")  # theirs have one more axis in front, of size 1
+WRAPPED = ("class_token", "positions.encoding")  # theirs have one more axis in front, of size 1
 HEAD_SIZE = 64  # in every published model
 
 
@@ -57,7 +57,7 @@ def from_dino(weights: Mapping[str, Tensor], n_heads: int | None = None) -> ViT:
             raise ValueError(f"no weight for {name}, so this is no ViT of DINO's program")
     found |= {name: found[name].flatten(0, 1) for name in WRAPPED}
     d_model, channels, patch_size, _ = found["patch_embedding.weight"].shape
-    side = isqrt(len(found["positions.code"]) - 1)
+    side = isqrt(len(found["positions.encoding"]) - 1)
     blocks = {int(name.split(".")[1]) for name in found if name.startswith("blocks.")}
     config = ViTConfig(
         image_size=side * patch_size,

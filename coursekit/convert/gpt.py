@@ -42,8 +42,8 @@ FIXED = {
 END = 50_256  # of a text, in GPT-2's vocabulary
 ARCHITECTURES = {True: "GPT2LMHeadModel", False: "OpenAIGPTLMHeadModel"}
 BODY = {
-    True: {"tokens": "wte", "positions.code": "wpe.weight", "norm": "ln_f"},
-    False: {"tokens": "tokens_embed", "positions.code": "positions_embed.weight"},
+    True: {"tokens": "wte", "positions.encoding": "wpe.weight", "norm": "ln_f"},
+    False: {"tokens": "tokens_embed", "positions.encoding": "positions_embed.weight"},
 }
 BLOCK = {
     "attention.qkv": "attn.c_attn",

@@ -63,9 +63,9 @@ def from_marian(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Tra
             pad_id=c["pad_token_id"],
         )
     ).eval()
-    code = model.positions.code
+    code = model.positions.encoding
     halves = torch.cat([code[:, 0::2], code[:, 1::2]], dim=1)  # (max_length, D)
-    model.positions.code = weights.get("model.encoder.embed_positions.weight", halves).to(code)
+    model.positions.encoding = weights.get("model.encoder.embed_positions.weight", halves).to(code)
     found = {
         "embedding.weight": weights["model.shared.weight"],
         "logits_bias": weights["final_logits_bias"][0],

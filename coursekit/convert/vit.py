@@ -37,7 +37,7 @@ SILENT = {"hidden_dropout_prob": 0.0, "layer_norm_eps": 1e-12}  # what theirs ta
 BODY = {
     "patch_embedding": "embeddings.patch_embeddings.projection",
     "class_token": "embeddings.cls_token",
-    "positions.code": "embeddings.position_embeddings",
+    "positions.encoding": "embeddings.position_embeddings",
     "norm": "layernorm",
     "representation": "pooler.dense",
     "head": "classifier",
@@ -49,7 +49,7 @@ BLOCK = {
     "feed_forward.down": "output.dense",
     "feed_forward_residual.norm": "layernorm_after",
 }
-WRAPPED = ("class_token", "positions.code")  # theirs have one more axis in front, of size 1
+WRAPPED = ("class_token", "positions.encoding")  # theirs have one more axis in front, of size 1
 NEW = {  # of transformers 5 in memory -> of files
     r"^layers\.": "encoder.layer.",
     r"\battention\.q_proj\b": "attention.attention.query",

@@ -28,11 +28,11 @@ def search(
     ends: Sequence[int],
     pad_id: int,
 ) -> tuple[Tensor, Tensor]:
-    """The best sequences (B, T), with ``pad_id`` behind the end, and what they are worth, (B,).
+    """The best sequences (B, T), with ``pad_id`` behind the end, and their scores, (B,).
 
-    A sequence Y is worth ``log P(Y) / lp(Y)`` with ``lp(Y) = ((5 + |Y|) / 6)^alpha``. Of all continuations of the
-    K unfinished sequences the K most likely unfinished ones are kept; of those that end, the one that is worth
-    most. The search stops when no unfinished one can still win.
+    The score of a sequence Y is ``log P(Y) / lp(Y)`` with ``lp(Y) = ((5 + |Y|) / 6)^alpha``. Of all continuations of
+    the K unfinished sequences the K most likely unfinished ones are kept; of those that end, the one with the highest
+    score. The search stops when no unfinished one can still win.
 
     Args:
         first: logits (B, V) of the first symbol.
@@ -60,7 +60,7 @@ def search(
     log_p = first.new_full((B, K), -torch.inf, dtype=torch.float32)  # theirs
     log_p[:, 0] = 0  # the K beams begin equal: only the first of them counts
     best = last.new_full((B, max_length), pad_id)  # the best finished sequence
-    worth, written = log_p.new_full((B,), -torch.inf), last.new_zeros(B)  # its score and its number of symbols
+    best_score, written = log_p.new_full((B,), -torch.inf), last.new_zeros(B)  # its number of symbols
     logits = first.repeat_interleave(K, dim=0)  # (B K, V)
     for length in range(1, max_length + 1):
         likely = logits.float().log_softmax(dim=-1).view(B, K, V)  # (B K, V) -> (B, K, V)
@@ -72,19 +72,19 @@ def search(
         grown = torch.cat([old, symbol[:, :, None]], dim=2)  # (B, N, T)
 
         finished = ended if length < max_length else torch.ones_like(ended)
-        value, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
-        better = value > worth
-        worth, written = torch.where(better, value, worth), written.masked_fill(better, length)
+        score, chosen = (candidates / penalty(length)).masked_fill(~finished, -torch.inf).max(dim=1)  # (B,)
+        better = score > best_score
+        best_score, written = torch.where(better, score, best_score), written.masked_fill(better, length)
         best[:, :length] = torch.where(better[:, None], grown[each, chosen], best[:, :length])
         if length == max_length:
             break
 
         log_p, chosen = candidates.masked_fill(ended, -torch.inf).topk(K)  # (B, K) each
         # log P only falls, and no length divides it by more than the longest
-        if (worth >= log_p.max(dim=1).values / penalty(max_length)).all():
+        if (best_score >= log_p.max(dim=1).values / penalty(max_length)).all():
             break
         alive = grown.gather(1, chosen[:, :, None].expand(-1, -1, length))  # (B, N, T) -> (B, K, T)
         reorder((each[:, None] * K + parent.gather(1, chosen)).flatten())  # (B K,)
         logits = step(alive[:, :, -1].reshape(B * K, 1))  # (B K, 1) -> (B K, V)
     check_all(written > 0, "no sequence can be written: the logits hold nan, or allow no symbol")
-    return best[:, : int(written.max())], worth
+    return best[:, : int(written.max())], best_score

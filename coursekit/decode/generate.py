@@ -14,7 +14,7 @@ from torch import Tensor
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.cache import Cache
-from coursekit.nn.modes import evaluating, ordinary
+from coursekit.nn.modes import evaluating, normal_tensor
 from coursekit.nn.sampling import check_top_k, check_top_p, next_token, penalise_repetition
 
 
@@ -115,7 +115,7 @@ def stream(
         if repetition_penalty != 1:
             logits = penalise_repetition(logits, written, repetition_penalty, mask)
         token = torch.where(ended, token, next_token(logits, temperature, top_k, top_p, generator))
-        yield ordinary(token)
+        yield normal_tensor(token)
         if len(stops):
             ended = ended | torch.isin(token, stops)
             if ended.all():
@@ -143,7 +143,7 @@ def beam_search(
     stop: Sequence[int] = (),
     pad_id: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """The best continuations (B, N), with ``pad_id`` behind the end, and what they are worth: ``decode.beams.search``.
+    """The best continuations (B, N), with ``pad_id`` behind the end, and their scores: ``decode.beams.search``.
 
     Args: as for ``stream``, and
         beams: K.
@@ -168,5 +168,5 @@ def beam_search(
         for cache in caches:
             cache.reorder(rows)
 
-    found, worth = search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)
-    return ordinary(found), ordinary(worth)
+    found, scores = search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)
+    return normal_tensor(found), normal_tensor(scores)

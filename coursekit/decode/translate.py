@@ -8,7 +8,7 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.transformer import Transformer
-from coursekit.nn.modes import evaluating, ordinary
+from coursekit.nn.modes import evaluating, normal_tensor
 
 
 def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
@@ -23,7 +23,7 @@ def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     return max_length
 
 
-def next_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_mask: Tensor, caches: list) -> Tensor:
+def next_word_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_mask: Tensor, caches: list) -> Tensor:
     """Logits (B, V) of the words after the last ones (B, 1). Padding is no word and is never written."""
     logits = model.decode(symbol, memory, source_mask, caches)[:, -1]
     logits[:, model.config.pad_id] = -torch.inf
@@ -51,13 +51,13 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
     with evaluating(model):
         memory, caches = model.encode(source, source_mask), model.new_caches(most, source.shape[1])
         for _ in range(most):
-            logits = next_logits(model, symbol, memory, source_mask, caches)  # (B, V)
+            logits = next_word_logits(model, symbol, memory, source_mask, caches)  # (B, V)
             symbol = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, c.pad_id)  # (B, 1)
             found.append(symbol)
             ended = ended | (symbol == c.eos_id)
             if ended.all():
                 break
-    return ordinary(torch.cat(found, dim=1))  # T x (B, 1) -> (B, T)
+    return normal_tensor(torch.cat(found, dim=1))  # T x (B, 1) -> (B, T)
 
 
 @torch.inference_mode()
@@ -78,7 +78,7 @@ def beam_search(
         max_length: most symbols to decode, the end symbol included. What has not ended by then competes too.
 
     Returns:
-        The best sequences (B, T), with ``pad_id`` behind the end, and what they are worth, (B,).
+        The best sequences (B, T), with ``pad_id`` behind the end, and their scores, (B,).
 
     Raises:
         ValueError: as ``greedy``; and where ``beams`` or ``alpha`` lie out of range.
@@ -88,7 +88,7 @@ def beam_search(
     caches = model.new_caches(most, source.shape[1])
 
     def step(symbol: Tensor) -> Tensor:
-        return next_logits(model, symbol, memory, source_mask, caches)
+        return next_word_logits(model, symbol, memory, source_mask, caches)
 
     def reorder(rows: Tensor) -> None:
         for own, _ in caches:  # what is kept of the source is the same for all beams of a sentence
@@ -98,5 +98,5 @@ def beam_search(
         memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
         source_mask = source_mask.repeat_interleave(beams, dim=0)
         first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each: all are equal
-        found, worth = search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
-    return ordinary(found), ordinary(worth)
+        found, scores = search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
+    return normal_tensor(found), normal_tensor(scores)

@@ -149,7 +149,7 @@ class GPT(Pretrained):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
         if self.config.norm_first:
-            nn.init.normal_(self.positions.code, std=POSITIONS_STD)
+            nn.init.normal_(self.positions.encoding, std=POSITIONS_STD)
             for block in self.blocks:
                 for layer in (block.attention.out, block.feed_forward.down):
                     nn.init.normal_(layer.weight, std=STD / sqrt(2 * self.config.n_layers))

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.checks import check_heads, check_sizes, check_text
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions
 

@@ -3,12 +3,12 @@
 Read it top to bottom: the configuration with the published sizes, the model. Its objective is GPT's, ``gpt_loss`` in
 ``models/gpt.py``, and it is used as a GPT is. Five things have changed: positions turn queries and keys instead of
 being added (``nn/rotary.py``), the norms subtract no mean (``nn/norms.py``), the feed-forward networks have a gate
-(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/grouped.py``), nothing has a bias but,
-with ``qkv_bias``, queries, keys and values.
+(``nn/blocks.py``), several heads of queries share one of keys and values (``nn/grouped_query.py``), nothing has a bias
+but, with ``qkv_bias``, queries, keys and values.
 
 Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/positions.py``, ``rotary_angles`` in
-``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``GroupedQueryAttention`` in ``nn/grouped.py`` ->
-``attend`` in ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
+``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``GroupedQueryAttention`` in
+``nn/grouped_query.py`` -> ``attend`` in ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
 G = n_kv_heads, Dh size of a head, L = n_layers.
@@ -29,7 +29,7 @@ from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.cache import Cache, WindowCache
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of

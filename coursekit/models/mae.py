@@ -141,7 +141,7 @@ class MAE(nn.Module):
         self.config = c = config
         self.vit, D, E = ViT(c.vit), c.vit.d_model, c.d_decoder
         side = c.vit.image_size // c.vit.patch_size
-        self.vit.positions.code = nn.Parameter(sinusoidal_2d(side, D), requires_grad=False)
+        self.vit.positions.encoding = nn.Parameter(sinusoidal_2d(side, D), requires_grad=False)
         nn.init.normal_(self.vit.class_token, std=STD)
         self.embed = nn.Linear(D, E)
         self.mask_token = nn.Parameter(torch.empty(1, 1, E).normal_(std=STD))

@@ -157,7 +157,7 @@ class LuongDecoder(nn.Module):
         memory = None if self.attention is None else self.attention.remember(states, mask)
         return memory, first, torch.zeros_like(first[0])
 
-    def attend(self, h: Tensor, memory: Memory | None) -> Tensor:
+    def attentional_state(self, h: Tensor, memory: Memory | None) -> Tensor:
         """``h~`` (B, T, D) for decoder states (B, T, D)."""
         if memory is None:
             return h
@@ -168,7 +168,7 @@ class LuongDecoder(nn.Module):
         """``h~`` of all steps (B, T, D) for given input symbols (B, T), in one fused call."""
         first = tuple(s[None].contiguous() for s in state)  # (B, D) -> (1, B, D), as PyTorch wants it
         h, _ = self.rnn(self.embedding(inputs), first if len(first) == 2 else first[0])  # (B, T, D)
-        return self.attend(h, memory)
+        return self.attentional_state(h, memory)
 
     def step(self, symbol: Tensor, memory: Memory | None, state: State, h_tilde: Tensor) -> tuple[State, Tensor]:
         """One step: input symbol (B,) and the last state and ``h~`` -> the new state and ``h~`` (B, D)."""
@@ -176,7 +176,7 @@ class LuongDecoder(nn.Module):
         if self.input_feeding:
             x = torch.cat([x, h_tilde], dim=-1)  # (B, E + D)
         state = rnn_step(self.rnn, x, state)
-        return state, self.attend(state[0][:, None], memory)[:, 0]
+        return state, self.attentional_state(state[0][:, None], memory)[:, 0]
 
 
 class BahdanauDecoder(nn.Module):

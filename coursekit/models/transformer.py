@@ -140,7 +140,7 @@ class Transformer(nn.Module):
                 nn.init.xavier_uniform_(parameter)
         nn.init.normal_(self.embedding.weight, std=c.d_model**-0.5)  # times sqrt(D): entries of variance 1
         if c.positions == "learned":
-            nn.init.normal_(self.positions.code, std=0.5**0.5)  # as large as sines: much smaller, words drown them
+            nn.init.normal_(self.positions.encoding, std=0.5**0.5)  # as large as sines: much smaller, words drown them
 
     def embed(self, ids: Tensor, position_ids: int | Tensor = 0) -> Tensor:
         """(B, T) -> (B, T, D); ``position_ids``: of the first token, or of each one."""

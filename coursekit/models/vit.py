@@ -238,7 +238,7 @@ class ViT(Pretrained):
         self.config, self.labels, self.representation = config, names_of(classes, labels), None
         self.head = nn.Identity()
         if classes:
-            self.head = nn.Linear(config.d_model, classes).to(self.positions.code)
+            self.head = nn.Linear(config.d_model, classes).to(self.positions.encoding)
             nn.init.zeros_(self.head.weight)
             nn.init.zeros_(self.head.bias)
 
@@ -295,7 +295,7 @@ class ViT(Pretrained):
         x = self.embed(images)
         for block in self.blocks[:-1]:
             x = block(x)
-        x = self.blocks[-1](x, first_alone=self.config.pooling == "class")
+        x = self.blocks[-1](x, first_only=self.config.pooling == "class")
         return self.head(self.pool(self.norm(x)))
 
 

@@ -75,7 +75,7 @@ class DropPath(nn.Module):
 
 
 class Residual(nn.Module):
-    """A branch beside a straight way, with its norm.
+    """A branch beside a skip connection, with its norm.
 
     ``x + branch(norm(x))`` with ``norm_first`` (pre-norm), else ``norm(x + branch(x))`` (post-norm, Vaswani et al.'s).
     """
@@ -145,16 +145,16 @@ class Block(nn.Module):
 class LastBlock(Block):
     """A ``Block`` that need not compute what nobody reads: behind the last one a ViT pools its first token alone."""
 
-    def forward(self, x: Tensor, *, first_alone: bool = False) -> Tensor:
-        """(B, T, D) -> the same, or with ``first_alone`` the first token's part of it, (B, 1, D).
+    def forward(self, x: Tensor, *, first_only: bool = False) -> Tensor:
+        """(B, T, D) -> the same, or with ``first_only`` the first token's part of it, (B, 1, D).
 
         The other tokens are but keys and values then: the same numbers for less. Where attention is recorded, all are
         computed.
         """
-        if not first_alone or self.attention.recorded is not None:
+        if not first_only or self.attention.recorded is not None:
             return super().forward(x)
-        way = self.attention_residual
-        first = way(x[:, :1], self.attention, memory=way.norm(x) if way.norm_first else x)  # (B, 1, D)
+        residual = self.attention_residual
+        first = residual(x[:, :1], self.attention, memory=residual.norm(x) if residual.norm_first else x)  # (B, 1, D)
         return self.feed_forward_residual(first, self.feed_forward)
 
 

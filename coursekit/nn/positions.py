@@ -15,7 +15,7 @@ def binary_code(n_positions: int, n_bits: int) -> Tensor:
     return (torch.arange(n_positions)[:, None] >> torch.arange(n_bits) & 1).float()
 
 
-def frequencies(d_model: int, base: float = 10_000.0) -> Tensor:
+def sinusoidal_frequencies(d_model: int, base: float = 10_000.0) -> Tensor:
     """Angular frequencies ``w_i = base^(-2i / D)`` in radians per position; float64, (D / 2,)."""
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model={d_model}: sines and cosines come in pairs, so it must be even")
@@ -27,7 +27,8 @@ def sinusoidal(n_positions: int, d_model: int, base: float = 10_000.0) -> Tensor
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.5.
     """
-    angle = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies(d_model, base)  # (T, D / 2)
+    t = torch.arange(n_positions, dtype=torch.float64)
+    angle = t[:, None] * sinusoidal_frequencies(d_model, base)  # (T, 1) * (D / 2,) -> (T, D / 2)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()  # (T, D / 2, 2) -> (T, D)
 
 
@@ -36,11 +37,11 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
-        self.register_buffer("code", sinusoidal(max_length, d_model), persistent=False)
+        self.register_buffer("encoding", sinusoidal(max_length, d_model), persistent=False)
 
     def forward(self, x: Tensor, position_ids: int | Tensor = 0) -> Tensor:
         """``x`` (B, T, D) with its positions; ``position_ids``: of the first token, or of each one, (B, T)."""
-        return x + look_up(self.code, position_ids, x.shape[1])
+        return x + look_up(self.encoding, position_ids, x.shape[1])
 
 
 class LearnedPositions(nn.Module):
@@ -48,11 +49,11 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
-        self.code = nn.Parameter(torch.empty(max_length, d_model).normal_(std=0.02))
+        self.encoding = nn.Parameter(torch.empty(max_length, d_model).normal_(std=0.02))
 
     def forward(self, x: Tensor, position_ids: int | Tensor = 0) -> Tensor:
         """``x`` (B, T, D) with its positions; ``position_ids``: of the first token, or of each one, (B, T)."""
-        return x + look_up(self.code, position_ids, x.shape[1])
+        return x + look_up(self.encoding, position_ids, x.shape[1])
 
 
 def look_up(code: Tensor, position_ids: int | Tensor, length: int) -> Tensor:
@@ -116,16 +117,16 @@ class GridPositions(nn.Module):
         super().__init__()
         check_resize(resize)
         self.side, self.n_prefix_tokens, self.resize = side, n_prefix_tokens, resize
-        self.code = nn.Parameter(torch.empty(n_prefix_tokens + side**2, d_model).normal_(std=0.02))
+        self.encoding = nn.Parameter(torch.empty(n_prefix_tokens + side**2, d_model).normal_(std=0.02))
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         """``x`` (B, n_prefix_tokens + rows columns, D) with its positions; ``grid``: rows and columns."""
-        return x + self.code_of(grid)
+        return x + self.encoding_of(grid)
 
-    def code_of(self, grid: tuple[int, int]) -> Tensor:
+    def encoding_of(self, grid: tuple[int, int]) -> Tensor:
         """The vectors for a ``grid`` of rows and columns, (n_prefix_tokens + rows columns, D)."""
         if tuple(grid) == (self.side, self.side):
-            return self.code
-        prefix, cells = self.code.split([self.n_prefix_tokens, self.side**2])
+            return self.encoding
+        prefix, cells = self.encoding.split([self.n_prefix_tokens, self.side**2])
         cells = resize_grid(cells.unflatten(0, (self.side, self.side)), grid, self.resize)
         return torch.cat([prefix, cells.flatten(0, 1)])  # (rows, columns, D) -> (rows columns, D)

@@ -68,9 +68,9 @@ def segmented(vit: ViT, split: str, n: int = 400) -> Segmentation:
     return segment(last.cpu(), found.masks[:n], vit.config.patch_size)
 
 
-def worth(vit: ViT, split: str) -> dict[str, float]:
+def evaluate_features(vit: ViT, split: str) -> dict[str, float]:
     """Right answers from its features, and the Jaccard index of the head that is best on the validation images."""
-    found = unlabelled.worth(extract(vit, unlabelled.known()), extract(vit, unlabelled.asked(split)), split)
+    found = unlabelled.evaluate_features(extract(vit, unlabelled.known()), extract(vit, unlabelled.asked(split)), split)
     head = segmented(vit, "validation").best
     return found | {"jaccard": segmented(vit, split).per_head[head].item()}
 
@@ -89,7 +89,7 @@ def run(folder: Path, clock: Clock, begun: DINO | None = None) -> tuple[DINO, Tr
 
     def evaluate(model: DINO) -> dict[str, float]:
         clock.save()
-        return model.diagnose(unseen) | worth(model.teacher.backbone, "validation")
+        return model.diagnose(unseen) | evaluate_features(model.teacher.backbone, "validation")
 
     training = Training(
         model,
@@ -124,7 +124,7 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     measured = {
         "parameters": sum(p.numel() for p in rounded.parameters()),
         "seconds": round(clock.seconds()),
-        "test": worth(rounded, "test"),
+        "test": evaluate_features(rounded, "test"),
         "curve": unlabelled.joined([first, second]),
     }
     write_model(checkpoints / "dino", described, weights)

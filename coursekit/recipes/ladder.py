@@ -27,7 +27,7 @@ from coursekit.evaluate.language import SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.cache import Cache
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt

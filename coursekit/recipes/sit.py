@@ -68,11 +68,11 @@ def in_batches(images: Tensor, start: int = 0, later: bool = False) -> Fresh:
     return Fresh(make, start)
 
 
-def worth(model: SiT, split: str) -> dict[str, float]:
+def evaluate_features(model: SiT, split: str) -> dict[str, float]:
     known, asked = (
         extract(model, images, read=model.features) for images in (unlabelled.known(), unlabelled.asked(split))
     )
-    return unlabelled.worth(known, asked, split)
+    return unlabelled.evaluate_features(known, asked, split)
 
 
 def run(
@@ -90,7 +90,7 @@ def run(
 
     def evaluate(model: SiT) -> dict[str, float]:
         clock.save()
-        return model.diagnose(unseen) | worth(model, "validation")
+        return model.diagnose(unseen) | evaluate_features(model, "validation")
 
     training = Training(
         model,
@@ -120,7 +120,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         found = {}
         for name, objectives in RUNS.items():
             model, training = run(variant, folder / name, clock, objectives)
-            found[name] = worth(model.cpu(), "test") | {"curve": list(training.history)}
+            found[name] = evaluate_features(model.cpu(), "test") | {"curve": list(training.history)}
         return unlabelled.write_metrics(f"sit {variant}", checkpoints / variant, training.step, runs=found)
     model, first = run(variant, folder / "first", clock)
     model, second = run(variant, folder / "later", clock, begun=model)
@@ -129,7 +129,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
     measured = {
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": round(clock.seconds()),
-        "test": worth(model.float(), "test"),
+        "test": evaluate_features(model.float(), "test"),
         "curve": unlabelled.joined([first, second]),
     }
     return unlabelled.write_metrics(f"sit {variant}", checkpoints / variant, first.step + second.step, **measured)

@@ -45,7 +45,7 @@ def asked(split: str) -> Tensor:
     return as_numbers(images_of(split, QUERIES[split]).images)
 
 
-def worth(features: Tensor, queries: Tensor, split: str) -> dict[str, float]:
+def evaluate_features(features: Tensor, queries: Tensor, split: str) -> dict[str, float]:
     """How many of the images ``asked`` of a split get the right class from the features of those ``known``.
 
     Args:

@@ -154,7 +154,7 @@ def several_heads(n_heads: int = 4) -> Axes:
 
 
 def block_diagram(norm_first: bool = True) -> Axes:
-    """One block, left to right: two parts, each with its layer norm and a straight way around it.
+    """One block, left to right: two parts, each with its layer norm and a skip connection around it.
 
     Args:
         norm_first: the norm before each part, or after each sum.

@@ -76,7 +76,7 @@ class Plain(nn.Module):
         self.side = c.image_size // c.patch_size
         self.patches = nn.Conv2d(c.channels, c.d_model, c.patch_size, c.patch_size)
         self.token = nn.Parameter(ours.backbone.class_token.detach().clone())
-        self.positions = nn.Parameter(ours.backbone.positions.code.detach().clone())
+        self.positions = nn.Parameter(ours.backbone.positions.encoding.detach().clone())
         options = {"dropout": 0.0, "activation": "gelu", "layer_norm_eps": c.eps, "batch_first": True}
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(c.d_model, c.n_heads, c.d_ff, norm_first=True, **options)

@@ -94,7 +94,7 @@ def draw(model: nn.Module, new: int, batch_size: int, device: torch.device) -> C
 
 def matrices(model: GPT | Llama) -> list[torch.Tensor]:
     """The weights that every token is multiplied with."""
-    return [p for name, p in model.named_parameters() if p.dim() == 2 and name != "positions.code"]
+    return [p for name, p in model.named_parameters() if p.dim() == 2 and name != "positions.encoding"]
 
 
 def beside(

@@ -20,7 +20,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from fontTools.ttLib import TTFont
 
-from coursekit.commands import cli, lectures, lighter, site
+from coursekit.commands import cli, lectures, page_weight, site
 from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz import widget as widgets
@@ -557,7 +557,7 @@ def test_the_script_of_every_widget_is_a_file_of_its_own_and_no_module(browser, 
     for name in names:
         still = [f'<div data-ck="ck-{i}"><p>{i}</p></div>' for i in range(2)]
         scripts = [f'<script type="module">{widgets.source(name)}\nmount({i});</script>' for i in range(2)]
-        assert lighter.with_parts_apart("".join(map("".join, zip(still, scripts))), tmp_path) == "".join(still)
+        assert page_weight.with_parts_apart("".join(map("".join, zip(still, scripts))), tmp_path) == "".join(still)
         for i in range(2):
             script = (tmp_path / f"ck-{i}.js").read_text("utf-8")
             assert f"mount({i});" in script
@@ -573,9 +573,9 @@ def test_a_figure_is_a_picture_in_the_colours_of_the_page(open_page):
         page.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
         page.evaluate("document.getAnimations().forEach((change) => change.finish())")
         text = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--pst-color-text-base')")
-        assert text == lighter.INK[scheme]
+        assert text == page_weight.INK[scheme]
         ground = "x => document.body.appendChild(Object.assign(document.createElement('i'), {style: `color:${x}`}))"
-        colour = page.evaluate(f"x => getComputedStyle(({ground})(x)).color", lighter.GROUND[scheme])
+        colour = page.evaluate(f"x => getComputedStyle(({ground})(x)).color", page_weight.GROUND[scheme])
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
         picture = page.get_by_role("img", name='What it "shows"')
         assert picture.count() == 1, "one of the two is shown, and read out"
@@ -583,7 +583,7 @@ def test_a_figure_is_a_picture_in_the_colours_of_the_page(open_page):
         picture.evaluate("image => image.decode()")
         alone = page.get_by_role("link", name='What it "shows"')
         drawing = alone.evaluate("async (link) => (await fetch(link.href)).text()")
-        assert f"background:{lighter.GROUND[scheme]}" in drawing, "looked at alone, it can be seen too"
+        assert f"background:{page_weight.GROUND[scheme]}" in drawing, "looked at alone, it can be seen too"
         box = picture.bounding_box()
         assert 300 < box["width"] < 500
         assert box["height"] / box["width"] == pytest.approx(

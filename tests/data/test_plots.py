@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
+from coursekit.data.world.events import EVENTS, KEYS, Facts
 from coursekit.data.world.grammar import Thing, split_of
 from coursekit.data.world.lexicon import ADJECTIVES, NOUNS
 from coursekit.data.world.meaning import suits
 from coursekit.data.world.plots import CHOICE, PLOTS, SLOT, Teller, tale, tales, telling
-from coursekit.data.world.ways import EVENTS, KEYS, Facts
 from coursekit.data.world.words import ANIMALS, JOBS, NAMES, PLACES, STATIC, THINGS, TROUBLES, WEATHER, clash, fits
 
 

@@ -22,7 +22,7 @@ def tokenizer():
 @pytest.fixture
 def model(tokenizer):
     model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 40))
-    shaken(model, model.positions.code)
+    shaken(model, model.positions.encoding)
     with torch.no_grad():
         model.tokens.weight[tokenizer.ids["<|end|>"]] *= 2.5  # so that answers end, some of them
     return model
@@ -107,7 +107,7 @@ def test_a_special_token_is_spelled_as_it_is():
 
 def test_probabilities_are_those_without_dropout_and_the_model_stays_in_its_mode(tokenizer):
     model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 40, dropout=0.5))
-    shaken(model, model.positions.code)
+    shaken(model, model.positions.encoding)
     found = [reply(model.train(mode), tokenizer, "a bc", max_new=4) for mode in (False, True)]
     assert found[0] == found[1]
     assert model.training

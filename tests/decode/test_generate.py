@@ -26,7 +26,7 @@ def shaken(model, positions):
 @pytest.fixture(scope="module")
 def model():
     model = GPT(GPTConfig(V, 16, 2, 32, 2, 24, dropout=0.2))
-    return shaken(model, model.positions.code)
+    return shaken(model, model.positions.encoding)
 
 
 def naive(model, prompt, n, choose=lambda logits: logits.argmax().item()):

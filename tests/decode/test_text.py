@@ -14,7 +14,7 @@ def test_texts_are_completed_to_their_end_each_as_if_it_were_alone():
     tokenizer = BPE.train(["abc cab ca bc"], 264, [END, "<to>"])
     end = tokenizer.ids[END]
     model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 24))
-    shaken(model, model.positions.code)
+    shaken(model, model.positions.encoding)
     with torch.no_grad():
         model.tokens.weight[end] *= 2  # so that texts end, some of them
     alone = []
@@ -38,7 +38,7 @@ def test_suggestions_against_every_candidate_scored_alone(text):
     tokenizer = BPE.train(["abc cab ca bc"], 264, [END])
     end, k, length = tokenizer.ids[END], 3, 3
     model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 20))
-    shaken(model, model.positions.code)
+    shaken(model, model.positions.encoding)
     for token in range(len(tokenizer)):
         if not tokenizer.decode([token]).isprintable() or not tokenizer.decode([token]).isascii():
             model.tokens.weight[token] = 0  # never among the likeliest: bytes that are no text by themselves
@@ -93,7 +93,7 @@ def test_suggestions_that_cannot_be_are_refused(changes, message):
 def test_suggestions_are_those_without_dropout_and_the_model_stays_in_its_mode():
     tokenizer = BPE.train(["abc cab ca bc"], 264, [END])
     model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 20, dropout=0.5))
-    shaken(model, model.positions.code)
+    shaken(model, model.positions.encoding)
     found = [suggest(model.train(mode), tokenizer, "abc c") for mode in (False, True)]
     assert found[0] == found[1]
     assert model.training

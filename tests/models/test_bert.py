@@ -97,7 +97,7 @@ def gelu(x: np.ndarray) -> np.ndarray:
 def by_hand(model: Bert, ids: list[int], segments: list[int]) -> list[np.ndarray]:
     """The states of one text without padding, head by head, in NumPy."""
     w = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    x = w["tokens.weight"][ids] + w["positions.code"][: len(ids)] + w["segments.weight"][segments]
+    x = w["tokens.weight"][ids] + w["positions.encoding"][: len(ids)] + w["segments.weight"][segments]
     states = [norm(x, w["norm.weight"], w["norm.bias"])]
     for i in range(model.config.n_layers):
         x, p = states[-1], f"blocks.{i}."
@@ -122,7 +122,7 @@ def by_hand(model: Bert, ids: list[int], segments: list[int]) -> list[np.ndarray
 def test_the_states_are_the_papers(scale):
     model, (ids, mask, segments) = make(), batch()
     with torch.no_grad():
-        for p in (model.tokens.weight, model.positions.code, model.segments.weight):
+        for p in (model.tokens.weight, model.positions.encoding, model.segments.weight):
             p *= scale
     found = model.hidden_states(ids, mask, segments)
     assert len(found) == 3

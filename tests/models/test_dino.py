@@ -330,7 +330,7 @@ def test_which_weights_decay():
     model = make()
     names = {id(p): name for name, p in model.named_parameters()}
     decayed, spared = ({names[id(p)] for p in g["params"]} for g in adamw(model, 1e-4, 0.04).param_groups)
-    assert {"student.backbone.class_token", "student.backbone.positions.code"} <= decayed
+    assert {"student.backbone.class_token", "student.backbone.positions.encoding"} <= decayed
     assert "student.head.last.parametrizations.weight.original1" in decayed
     assert all(name.endswith(".bias") or "norm" in name for name in spared)
     assert not [n for n in decayed if n.endswith(".bias") or "norm" in n]

@@ -115,7 +115,7 @@ def by_hand(model: GPT, ids: list[int]) -> np.ndarray:
     def feed_forward(name: str, x: np.ndarray) -> np.ndarray:
         return linear(f"{name}.down", gelu(linear(f"{name}.up", x)))
 
-    x = w["tokens.weight"][ids] + w["positions.code"][: len(ids)]
+    x = w["tokens.weight"][ids] + w["positions.encoding"][: len(ids)]
     for i in range(model.config.n_layers):
         for branch in (attention, feed_forward):
             name = f"blocks.{i}.{branch.__name__}"
@@ -131,7 +131,7 @@ def by_hand(model: GPT, ids: list[int]) -> np.ndarray:
 def test_the_logits_are_the_papers(preset, scale):
     model, (ids, mask) = make(preset), batch()
     with torch.no_grad():
-        for p in (model.tokens.weight, model.positions.code):
+        for p in (model.tokens.weight, model.positions.encoding):
             p *= scale
     found = model(ids, mask)
     assert found.shape == (4, T, V)
@@ -306,7 +306,7 @@ def test_one_token_more_than_the_longest_text_can_be_learned():
     total, count = gpt_loss(model, {"ids": ids})
     total.backward()
     assert count == 2 * 16
-    assert model.positions.code.grad[15].abs().sum() > 0
+    assert model.positions.encoding.grad[15].abs().sum() > 0
 
 
 def test_of_one_token_nothing_can_be_learned():

@@ -23,7 +23,7 @@ def by_loops(model, ids, dead=None):
     """The formula, one position and one head after another; the head ``dead`` (layer, head) adds nothing."""
     c, rows = model.config, []
     each = c.d_model // c.n_heads
-    x = [model.tokens.weight[i] + model.positions.code[t] for t, i in enumerate(ids)]
+    x = [model.tokens.weight[i] + model.positions.encoding[t] for t, i in enumerate(ids)]
     for layer, (norm, attention) in enumerate(zip(model.norms, model.attention)):
         y = [F.layer_norm(one, (c.d_model,), norm.weight, norm.bias) for one in x]
         rows = []

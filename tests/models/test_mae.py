@@ -157,7 +157,7 @@ def theirs_with_the_weights_of(model: MAE):
     theirs = ViTMAEForPreTraining(ViTMAEConfig(**sizes, decoder_intermediate_size=4 * E)).double().eval()
     w, found = dict(model.named_parameters()), {}
     found["vit.embeddings.cls_token"] = w["vit.class_token"][None]
-    found["vit.embeddings.position_embeddings"] = w["vit.positions.code"][None]
+    found["vit.embeddings.position_embeddings"] = w["vit.positions.encoding"][None]
     found["decoder.mask_token"], found["decoder.decoder_pos_embed"] = w["mask_token"], w["positions"][None]
     pixel_first = torch.arange(C * P * P).view(C, P, P).movedim(0, -1).flatten()
     places = {"vit.patch_embedding": "vit.embeddings.patch_embeddings.projection", "vit.norm": "vit.layernorm"}
@@ -244,7 +244,7 @@ def test_gradients_reach_all_but_the_positions():
     model = make()
     mae_loss(model, {"images": pictures(), "order": orders()})[0].backward()
     for name, p in model.named_parameters():
-        if name in ("positions", "vit.positions.code"):
+        if name in ("positions", "vit.positions.encoding"):
             assert p.grad is None
             assert not p.requires_grad
         elif "qkv.bias" not in name:  # of keys, which softmax takes no notice of
@@ -254,7 +254,7 @@ def test_gradients_reach_all_but_the_positions():
 def test_before_anything_is_learned():
     torch.manual_seed(0)
     model = MAE(config())
-    torch.testing.assert_close(model.vit.positions.code, sinusoidal_2d(4, D), rtol=0, atol=0)
+    torch.testing.assert_close(model.vit.positions.encoding, sinusoidal_2d(4, D), rtol=0, atol=0)
     torch.testing.assert_close(model.positions, sinusoidal_2d(4, E), rtol=0, atol=0)
     assert model.mask_token.std().item() == pytest.approx(0.02, rel=0.6)
 

@@ -74,7 +74,7 @@ def give(ours: nn.Module, theirs: nn.Module) -> None:
             found[f"{here}.{part}"] = state.pop(f"{there}.{part}")
 
     take("encoder.embedding", "model.encoder.embedder.input_embedding")
-    found["encoder.positions.code"] = state.pop("model.encoder.positional_encoder.position_enc")
+    found["encoder.positions.encoding"] = state.pop("model.encoder.positional_encoder.position_enc")
     for i in range(ours.config.n_layers):
         here, there = f"encoder.blocks.{i}", f"model.encoder.layers.{i}"
         for part in ("weight", "bias"):

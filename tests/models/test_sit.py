@@ -166,7 +166,7 @@ def test_the_objective_of_a_batch_is_the_formulas_on_what_the_heads_say():
 def test_what_the_heads_say_is_read_from_the_tokens_of_their_own():
     """The blocks one after another, each head on its token, each patch's numbers where the patch lies."""
     model, images = make(), views()["views"][:, 0]
-    x = model.vit.patch_embedding(images).flatten(2).mT + model.vit.positions.code
+    x = model.vit.patch_embedding(images).flatten(2).mT + model.vit.positions.encoding
     x = torch.cat([model.tokens.expand(B, 2, D), x], dim=1)
     for block in model.vit.blocks:
         x = block(x)
@@ -362,7 +362,7 @@ def test_which_weights_decay():
     model = make()
     names = {id(p): name for name, p in model.named_parameters()}
     decayed, spared = ({names[id(p)] for p in g["params"]} for g in adamw(model, 1e-4, 0.05).param_groups)
-    assert {"tokens", "vit.positions.code", "heads.rotation.weight"} <= decayed
+    assert {"tokens", "vit.positions.encoding", "heads.rotation.weight"} <= decayed
     assert "log_variances" in spared
     assert all(name.endswith(".bias") or "norm" in name for name in spared - {"log_variances"})
     assert decayed | spared == set(names.values())

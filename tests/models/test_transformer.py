@@ -101,7 +101,7 @@ def torch_reference(model: Transformer, source, mask, target):
             angle = t / 10_000 ** (2 * i / D)
             code[t, 2 * i], code[t, 2 * i + 1] = math.sin(angle), math.cos(angle)
     if c.positions == "learned":
-        code = model.positions.code
+        code = model.positions.encoding
     E = model.embedding.weight
     memory = E[source] * math.sqrt(D) + code[: source.shape[1]]
     for ours in model.encoder:
@@ -318,7 +318,7 @@ def test_learned_positions_begin_as_large_as_sines():
         Transformer(TransformerConfig(9, d_model=64, n_heads=2, d_ff=8, n_layers=1, positions=positions))
         for positions in ("learned", "sinusoidal")
     )
-    lengths = [model.positions.code.norm(dim=1).mean().item() for model in (learned, sines)]
+    lengths = [model.positions.encoding.norm(dim=1).mean().item() for model in (learned, sines)]
     assert lengths[0] == pytest.approx(lengths[1], rel=0.05)
 
 

@@ -171,7 +171,7 @@ def by_hand(model: ViT, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     x = np.array([[(one * patch).sum() for one in kernel] for patch in patches]) + w["patch_embedding.bias"]
     if c.pooling == "class":
         x = np.concatenate([w["class_token"], x])
-    x = x + w["positions.code"]
+    x = x + w["positions.encoding"]
     for i in range(c.n_layers):
         for branch in (attention, feed_forward):
             name = f"blocks.{i}.{branch.__name__}"
@@ -234,7 +234,7 @@ def test_the_last_block_computes_what_is_pooled(kind):
     found = []
     for alone in (kind != "mean", False):
         torch.manual_seed(0)
-        found.append(model.blocks[-1](x, first_alone=alone))
+        found.append(model.blocks[-1](x, first_only=alone))
     read = slice(None) if kind == "mean" else slice(1)
     assert len(found[0][:, 0].unique(dim=0)) == 4, "each of two branches is there or not"
     torch.testing.assert_close(found[0], found[1][:, read], atol=1e-12, rtol=1e-12)
@@ -255,7 +255,7 @@ def test_a_last_block_is_a_block(norm_first, generator):
     block = randomise(LastBlock(MultiHeadAttention(8, 2), FeedForward(8, 16), norm_first=norm_first)).double()
     x = torch.randn(2, 5, 8, generator=generator).double()
     torch.testing.assert_close(block(x), Block.forward(block, x))
-    torch.testing.assert_close(block(x, first_alone=True), Block.forward(block, x)[:, :1])
+    torch.testing.assert_close(block(x, first_only=True), Block.forward(block, x)[:, :1])
 
 
 # --- who sees whom --------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_without_positions_the_order_of_patches_says_nothing(kind, seed):
     told = model(other)
     assert (told - model(images)).abs().max() > 1e-6 or (order == torch.arange(N)).all(), "with positions it does"
     with torch.no_grad():
-        model.positions.code.zero_()
+        model.positions.encoding.zero_()
     torch.testing.assert_close(model(other), model(images), atol=1e-10, rtol=1e-10)
     before, after = (model.patch_tokens(model.hidden(x)) for x in (images, other))
     torch.testing.assert_close(after, before[:, order], atol=1e-10, rtol=1e-10)
@@ -317,7 +317,7 @@ def test_other_sizes_get_other_positions(resize):
         images = pictures(height=height, width=width)
         grid = height // P, width // P
         assert model.grid(images) == grid
-        x = model.embed(images) - model.positions.code_of(grid)
+        x = model.embed(images) - model.positions.encoding_of(grid)
         class_token, patches = x[:, 0], x[:, 1:]
         torch.testing.assert_close(class_token, model.class_token.expand(3, -1), atol=1e-12, rtol=1e-12)
         torch.testing.assert_close(patches, model.patches(images), atol=1e-12, rtol=1e-12)

@@ -10,10 +10,10 @@ from coursekit.nn.positions import (
     LearnedPositions,
     SinusoidalPositions,
     binary_code,
-    frequencies,
     positions_of,
     resize_grid,
     sinusoidal,
+    sinusoidal_frequencies,
 )
 
 
@@ -38,7 +38,7 @@ def test_sines_and_cosines_alternate_as_in_the_paper():
 
 def test_a_shift_is_a_rotation_that_does_not_depend_on_the_position():
     code, shift = sinusoidal(200, 16).double(), 17
-    for i, w in enumerate(frequencies(16).tolist()):
+    for i, w in enumerate(sinusoidal_frequencies(16).tolist()):
         c, s = math.cos(w * shift), math.sin(w * shift)
         pairs = code[:, 2 * i : 2 * i + 2]  # (sin, cos)
         rotated = pairs[:-shift] @ torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
@@ -62,14 +62,14 @@ def test_only_learned_positions_are_parameters():
     assert not SinusoidalPositions(10, 4).state_dict()
     positions = LearnedPositions(10, 4)
     positions(torch.zeros(1, 2, 4)).sum().backward()
-    assert positions.code.grad.sum(dim=1).tolist() == [4, 4] + [0] * 8
+    assert positions.encoding.grad.sum(dim=1).tolist() == [4, 4] + [0] * 8
 
 
 @pytest.mark.parametrize("kind", [SinusoidalPositions, LearnedPositions])
 def test_each_token_may_be_given_its_position(kind):
     positions, x = kind(9, 4), torch.randn(2, 3, 4)
     at = torch.tensor([[0, 0, 1], [8, 2, 5]])
-    assert torch.equal(positions(x, at) - x, (x + positions.code[at]) - x)
+    assert torch.equal(positions(x, at) - x, (x + positions.encoding[at]) - x)
 
 
 def test_positions_count_the_real_tokens():
@@ -121,22 +121,22 @@ def test_no_row_is_lost_to_rounding(side, rows, columns):
 @pytest.mark.parametrize("front", [0, 1, 2])
 def test_a_grid_is_read_row_by_row_behind_what_stands_in_front(front, resize):
     positions = GridPositions(4, 6, front, resize)
-    assert positions.code.shape == (front + 16, 6)
-    assert positions.code_of((4, 4)) is positions.code
-    cells = positions.code[front:].view(4, 4, 6)
+    assert positions.encoding.shape == (front + 16, 6)
+    assert positions.encoding_of((4, 4)) is positions.encoding
+    cells = positions.encoding[front:].view(4, 4, 6)
     for rows, columns in ((2, 8), (8, 2), (5, 5), (1, 3)):  # the first two have as many cells
         x = torch.randn(3, front + rows * columns, 6)
         added = positions(x, (rows, columns)) - x
         expected = resize_grid(cells, (rows, columns), resize).flatten(0, 1)
-        torch.testing.assert_close(added[:, :front], positions.code[:front].expand(3, -1, -1))
+        torch.testing.assert_close(added[:, :front], positions.encoding[:front].expand(3, -1, -1))
         torch.testing.assert_close(added[:, front:], expected.expand(3, -1, -1))
 
 
 def test_gradients_reach_the_learned_grid_from_another():
     positions = GridPositions(3, 2, n_prefix_tokens=1)
     positions(torch.zeros(1, 1 + 2 * 5, 2), (2, 5)).sum().backward()
-    assert positions.code.grad[0].tolist() == [1, 1]
-    assert positions.code.grad[1:].sum(dim=0).tolist() == pytest.approx([10, 10], rel=1e-5)
+    assert positions.encoding.grad[0].tolist() == [1, 1]
+    assert positions.encoding.grad[1:].sum(dim=0).tolist() == pytest.approx([10, 10], rel=1e-5)
 
 
 def test_an_unknown_way_to_resize_is_refused():

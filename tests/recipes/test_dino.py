@@ -88,9 +88,9 @@ def test_what_heads_find_is_that_of_the_last_block_written_out(few_images):
     assert len(recipe.segmented(vit, "validation", n=5).masks) == 5
 
 
-def test_worth_is_measured_again(few_images):
+def test_features_are_evaluated_again(few_images):
     vit = small_vit()
-    found = recipe.worth(vit, "test")
+    found = recipe.evaluate_features(vit, "test")
     known, asked = unlabelled.images_of("train", 36), unlabelled.images_of("test", 24)
     features, queries = (extract(vit, recipe.as_numbers(images.images)) for images in (known, asked))
     for name, classes in {
@@ -111,8 +111,8 @@ def test_the_head_is_chosen_on_validation_images(few_images, monkeypatch):
         return Segmentation(None, None, per_head[split], int(per_head[split].argmax()))
 
     monkeypatch.setattr(recipe, "segmented", segmented)
-    assert recipe.worth(small_vit(), "test")["jaccard"] == 0.25
-    assert recipe.worth(small_vit(), "validation")["jaccard"] == pytest.approx(0.9)
+    assert recipe.evaluate_features(small_vit(), "test")["jaccard"] == 0.25
+    assert recipe.evaluate_features(small_vit(), "validation")["jaccard"] == pytest.approx(0.9)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------
@@ -146,11 +146,11 @@ def test_the_teacher_follows_and_is_what_is_measured_meanwhile(tiny, tmp_path, m
     """Catches a teacher that stands still, the student in its place, a curve of the test images, another monitor."""
     seen = []
 
-    def worth(vit, split):
+    def evaluate_features(vit, split):
         seen.append((vit, split))
         return {"knn": 1 / len(seen), "probe": len(seen), "jaccard": 0.0}
 
-    monkeypatch.setattr(recipe, "worth", worth)
+    monkeypatch.setattr(recipe, "evaluate_features", evaluate_features)
     model, training = recipe.run(tmp_path, Clock(tmp_path / "seconds.json"))
     assert model.step == training.step == model.config.steps == 6
     recipe.seed(0)
@@ -166,13 +166,13 @@ def test_the_teacher_follows_and_is_what_is_measured_meanwhile(tiny, tmp_path, m
 
 def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_path, monkeypatch):
     """Catches the student in its place, weights of another step, and measures of weights that are not rounded yet."""
-    measured, worth = [], recipe.worth
+    measured, evaluate = [], recipe.evaluate_features
 
     def note(vit, split):
         measured.append(([p.detach().clone() for p in vit.parameters()], split))
-        return worth(vit, split)
+        return evaluate(vit, split)
 
-    monkeypatch.setattr(recipe, "worth", note)
+    monkeypatch.setattr(recipe, "evaluate_features", note)
     metrics = recipe.train(tmp_path / "state", tmp_path / "out")
     assert json.loads((tmp_path / "out/dino/metrics.json").read_text()) == metrics
     assert [split for _, split in measured].count("test") == 1
@@ -182,7 +182,7 @@ def test_what_is_written_is_the_teacher_and_measured_as_it_is_written(tiny, tmp_
     loaded = recipe.load()
     assert not loaded.training
     assert all(torch.equal(p, q) for p, q in zip(parameters, loaded.parameters(), strict=True))
-    assert worth(loaded, "test") == metrics["test"]
+    assert evaluate(loaded, "test") == metrics["test"]
     assert sum(p.numel() for p in loaded.parameters()) == metrics["parameters"]
 
     before, state = (load_state(tmp_path / "state" / stage / "last.ckpt") for stage in ("first", "later"))
@@ -205,4 +205,4 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say():
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert metrics["steps"] == recipe.STEPS + recipe.LATER
     assert metrics["test"].keys() == {"knn", "probe", "jaccard"}
-    assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)
+    assert recipe.evaluate_features(model, "test") == pytest.approx(metrics["test"], abs=0.005)

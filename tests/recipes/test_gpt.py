@@ -108,8 +108,8 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(recipe, "measure", measure)
     assert recipe.train("gpt-documentation", tmp_path / "state", tmp_path / "out")["step of the best weights"] == 4
-    kept = load_file(tmp_path / "state/best.safetensors")["positions.code"]
-    assert not torch.equal(kept, load_state(tmp_path / "state/last.ckpt")["model"]["positions.code"])
+    kept = load_file(tmp_path / "state/best.safetensors")["positions.encoding"]
+    assert not torch.equal(kept, load_state(tmp_path / "state/last.ckpt")["model"]["positions.encoding"])
     (shipped,) = (
         w for name, w in read_model(tmp_path / "out/gpt-documentation")[1].items() if name.endswith("wpe.weight")
     )

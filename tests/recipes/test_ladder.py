@@ -49,7 +49,7 @@ def test_each_swap_changes_what_it_says_and_keeps_the_size():
     assert any(name.endswith("up.bias") for name in names[0])
     assert not any(name.endswith("bias") for name in names[1])
     assert [type(rung.norm).__name__ for rung in rungs] == ["LayerNorm"] * 2 + ["RMSNorm"] * 5
-    assert ["positions.code" in found for found in names] == [True] * 3 + [False] * 4
+    assert ["positions.encoding" in found for found in names] == [True] * 3 + [False] * 4
     assert ["blocks.0.feed_forward.gate.weight" in found for found in names] == [False] * 4 + [True] * 3
     assert [rung.blocks[0].attention.qkv.weight.shape[0] for rung in rungs] == [768] * 5 + [256 + 2 * 64, 256 + 64]
     assert [rung.blocks[0].feed_forward.activation for rung in rungs] == ["gelu_tanh"] * 4 + ["silu"] * 3

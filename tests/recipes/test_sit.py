@@ -77,9 +77,9 @@ def small_config(objectives=OBJECTIVES) -> SiTConfig:
 
 @torch.no_grad()
 @pytest.mark.parametrize("objectives", [OBJECTIVES, ("rotation",), ("reconstruction",)])
-def test_worth_is_measured_again_from_what_the_objectives_read(objectives, few_images):
+def test_features_are_evaluated_again_from_what_the_objectives_read(objectives, few_images):
     model = randomise(SiT(small_config(objectives)), std=0.5)
-    found = recipe.worth(model, "test")
+    found = recipe.evaluate_features(model, "test")
     known, asked = unlabelled.images_of("train", 36), unlabelled.images_of("test", 24)
     features = []
     for images in (known, asked):
@@ -123,7 +123,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(stage, tiny, tmp_path
 def test_validation_images_are_what_is_measured_meanwhile(tiny, tmp_path, monkeypatch):
     seen, starts, in_batches = [], set(), recipe.in_batches
 
-    def worth(model, split):
+    def evaluate_features(model, split):
         seen.append((model, split))
         return {"probe": 1 / len(seen), "knn": len(seen)}
 
@@ -132,7 +132,7 @@ def test_validation_images_are_what_is_measured_meanwhile(tiny, tmp_path, monkey
         starts.add(start)
         return in_batches(images, start, later)
 
-    monkeypatch.setattr(recipe, "worth", worth)
+    monkeypatch.setattr(recipe, "evaluate_features", evaluate_features)
     monkeypatch.setattr(recipe, "in_batches", note)
     model, training = recipe.run("sit", tmp_path, Clock(tmp_path / "seconds.json"))
     assert training.step == 6
@@ -145,13 +145,13 @@ def test_validation_images_are_what_is_measured_meanwhile(tiny, tmp_path, monkey
 
 def test_what_is_written_is_the_model_and_measured_as_it_is_written(tiny, tmp_path, monkeypatch):
     """Catches weights of another step, and measures of weights that are not rounded yet."""
-    measured, worth = [], recipe.worth
+    measured, evaluate = [], recipe.evaluate_features
 
     def note(model, split):
         measured.append(({name: x.clone() for name, x in model.state_dict().items()}, split))
-        return worth(model, split)
+        return evaluate(model, split)
 
-    monkeypatch.setattr(recipe, "worth", note)
+    monkeypatch.setattr(recipe, "evaluate_features", note)
     metrics = recipe.train("sit", tmp_path / "state", tmp_path / "out")
     assert json.loads((tmp_path / "out/sit/metrics.json").read_text()) == metrics
     assert [split for _, split in measured].count("test") == 1
@@ -166,7 +166,7 @@ def test_what_is_written_is_the_model_and_measured_as_it_is_written(tiny, tmp_pa
         assert x.dtype == torch.float32
         assert torch.equal(x, state[name]), name
         assert torch.equal(x, last["model"][name].half().float()), name
-    assert worth(loaded, "test") == metrics["test"]
+    assert evaluate(loaded, "test") == metrics["test"]
     assert sum(p.numel() for p in loaded.parameters()) == metrics["parameters"]
 
 
@@ -252,4 +252,4 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say():
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert metrics["steps"] == recipe.STEPS["sit"] + recipe.LATER
     assert metrics["test"].keys() == {"knn", "probe"}
-    assert recipe.worth(model, "test") == pytest.approx(metrics["test"], abs=0.005)
+    assert recipe.evaluate_features(model, "test") == pytest.approx(metrics["test"], abs=0.005)

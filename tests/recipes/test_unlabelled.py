@@ -43,13 +43,13 @@ def test_known_are_of_the_training_and_asked_of_their_split(few_images):
         assert torch.equal(unlabelled.asked(split), as_numbers(shapes(n, split).images))
 
 
-def test_worth_is_the_share_of_right_answers(few_images):
+def test_the_evaluation_is_the_share_of_right_answers(few_images):
     """The features say the class; of the queries every fourth says another one."""
     classes = torch.arange(36) % len(CLASSES)
     features, queries = (F.one_hot(labels, len(CLASSES)).float() for labels in (classes, classes[:24]))
-    assert unlabelled.worth(features, queries, "test") == {"knn": 1, "probe": 1}
+    assert unlabelled.evaluate_features(features, queries, "test") == {"knn": 1, "probe": 1}
     queries[::4] = queries[::4].roll(1, dims=1)
-    assert unlabelled.worth(features, queries, "test") == pytest.approx({"knn": 0.75, "probe": 0.75})
+    assert unlabelled.evaluate_features(features, queries, "test") == pytest.approx({"knn": 0.75, "probe": 0.75})
 
 
 def test_neighbours_and_probe_are_not_exchanged(generator, monkeypatch):
@@ -63,4 +63,4 @@ def test_neighbours_and_probe_are_not_exchanged(generator, monkeypatch):
     answers = {"knn": knn(features, labels, queries, k=20), "probe": linear_probe(features, labels, queries)}
     expected = {name: (found == truth).float().mean().item() for name, found in answers.items()}
     assert abs(expected["knn"] - expected["probe"]) > 0.01, "this test tells nothing"
-    assert unlabelled.worth(features, queries, "test") == pytest.approx(expected)
+    assert unlabelled.evaluate_features(features, queries, "test") == pytest.approx(expected)

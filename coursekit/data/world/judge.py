@@ -1,8 +1,8 @@
 """A judge of stories: it parses a text into statements, from the words alone, and checks whether they hold.
 
-It knows the ways of saying things (``ways.EVENTS``) and what is always true, but not how a story was made. It reads one
-sentence after another, as you would: who is meant, what happens, and whether that is possible after all that happened
-before. Faults are counted by kind:
+It knows the ways of saying things (``events.EVENTS``) and what is always true, but not how a story was made. It reads
+one sentence after another, as you would: who is meant, what happens, and whether that is possible after all that
+happened before. Faults are counted by kind:
 
 - ``name``: somebody acts who was never introduced, or is introduced twice;
 - ``pronoun``: it fits nobody, or not whom it must mean;
@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from coursekit.data.world.events import CONNECTIVES, EVENTS, EventKind, Facts
 from coursekit.data.world.lexicon import ADJECTIVES
 from coursekit.data.world.plots import PERSONS, SLOT, THING_SLOTS, subject_slot
-from coursekit.data.world.ways import CONNECTIVES, EVENTS, EventKind, Facts
 from coursekit.data.world.words import (
     ANIMALS,
     CHORES,

@@ -1,6 +1,6 @@
 """Plots: stories of some 14 sentences (6 to 24) with goals, obstacles, attempts and endings, endlessly from a seed.
 
-A plot is a function that lets things happen, one event of ``ways.EVENTS`` after the other. Every event is checked
+A plot is a function that lets things happen, one event of ``events.EVENTS`` after the other. Every event is checked
 against what is true at that moment, so that a story contradicts neither itself nor the world. ``judge`` finds that out
 again from the text alone.
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from coursekit.data.world.events import CONNECTIVES, EVENTS, Facts
 from coursekit.data.world.grammar import pick, split_of_all
-from coursekit.data.world.ways import CONNECTIVES, EVENTS, Facts
 from coursekit.data.world.words import (
     ANIMALS,
     CHORES,

@@ -36,7 +36,7 @@ from coursekit.grading.mistakes import given
 from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
 from coursekit.nn.attention import MultiHeadAttention
-from coursekit.nn.positions import frequencies, sinusoidal
+from coursekit.nn.positions import sinusoidal, sinusoidal_frequencies
 
 # --- masked softmax ------------------------------------------------------------------------------------
 
@@ -485,7 +485,7 @@ class ThreeHeads(nn.Module):
         Dh, D = LETTERS, 3 * LETTERS
         self.attention = MultiHeadAttention(D, n_heads=3)
         letter, place = torch.eye(D)[:Dh], torch.eye(D)[Dh : 2 * Dh]  # each (Dh, D); the slow half is not used
-        angle = frequencies(D - Dh)[: Dh // 2].float()
+        angle = sinusoidal_frequencies(D - Dh)[: Dh // 2].float()
         back = torch.zeros(Dh, Dh)  # turns the code of a position into the code of the one before
         for i, a in enumerate(angle):
             cos, sin = a.cos(), a.sin()

@@ -321,7 +321,7 @@ def painting_loss(guessed, patches, order, visible):
     with torch.no_grad():
         w = model.vit.patch_embedding.weight
         w -= (w.flatten(1) @ q @ q.T).view_as(w)
-        model.vit.positions.code.mul_(30)
+        model.vit.positions.encoding.mul_(30)
     return model
 """),
     (0, "the training diverged", "500", "3", "torch.optim.AdamW", "torch.optim.SGD",

@@ -9,7 +9,7 @@ from torch import nn
 
 from coursekit.nn.attention import MultiHeadAttention, record_attention
 from coursekit.nn.cache import Cache, WindowCache
-from coursekit.nn.grouped import GroupedQueryAttention
+from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.masks import causal_mask, padding_mask, window_mask
 from coursekit.nn.norms import RMSNorm
 from tests.conftest import randomise
