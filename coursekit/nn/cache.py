@@ -36,21 +36,20 @@ class Cache:
         Raises:
             ValueError: they are more than ``max_length``, or of another number of texts than before.
         """
-        start, end = self.length, self.check_room(key)
+        start, end = self.length, self.length + key.shape[-2]
+        self.check_room(key, end)
         if self.key is None:
             self.key, self.value = (x.new_empty(*x.shape[:2], self.max_length, x.shape[-1]) for x in (key, value))
         self.key[:, :, start:end], self.value[:, :, start:end] = key, value
         self.length = end
         return self.key[:, :, :end], self.value[:, :, :end]
 
-    def check_room(self, key: Tensor) -> int:
-        """Refuse keys that do not continue those so far; the number of positions with them."""
-        end = self.length + key.shape[-2]
+    def check_room(self, key: Tensor, end: int) -> None:
+        """Refuse keys that do not continue those so far, or with which there are ``end`` positions, too many."""
         if end > self.max_length:
             raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
         if self.key is not None and len(key) != len(self.key):
             raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
-        return end
 
     def reorder(self, rows: Tensor) -> None:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
@@ -82,7 +81,9 @@ class WindowCache(Cache):
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values (B, G, T, Dh); return those that the T queries reach, (B, G, at most T + W - 1, Dh)."""
-        self.length = self.check_room(key)
+        end = self.length + key.shape[-2]
+        self.check_room(key, end)
+        self.length = end
         both = (self.key, key), (self.value, value)
         key, value = (new if old is None else torch.cat([old, new], dim=-2) for old, new in both)
         first = max(0, key.shape[-2] - self.window + 1)

@@ -85,8 +85,8 @@ def next_token(
     if logits.dim() != 2:
         raise ValueError(f"logits of shape {tuple(logits.shape)}: must be (B, V), those of the last place of each text")
     if temperature == 0:
-        most, token = logits.max(dim=-1)
-        check_all(most > -torch.inf, NOTHING)  # nan is not above it either
+        token = logits.argmax(dim=-1)  # of nan, where there is one
+        check_all(logits.gather(-1, token[:, None]) > -torch.inf, NOTHING)  # nan is not above it either
         return token
     logits = with_temperature(logits.float(), temperature)
     if top_k is not None:
