@@ -279,6 +279,18 @@ def a_subject(rng: Random, verb: Verb, plural: bool) -> Thing:
     return a_thing(rng, verb.subjects, plural)
 
 
+@cache
+def n_verbs(kind: str) -> int:
+    """How many verbs can have such an object."""
+    return sum(kind in verb.objects for verb in VERBS)
+
+
+def deed_pairs(verb: Verb, target: Thing) -> list[tuple[str, str]]:
+    """What a deed adds to the pairs of a sentence: its verb and its object, or nothing."""
+    # a river is only ever crossed: without that pair the very word would be rare in training
+    return [(verb.base, target.label)] if n_verbs(target.noun.kind) > 1 else []
+
+
 @dataclass
 class Draft:
     """A sentence in the making."""
@@ -321,9 +333,7 @@ class Draft:
 
     def happen(self, verb: Verb, subject: Thing, target: Thing, negated: bool) -> None:
         """Write down what the last subject did to the last object."""
-        if sum(target.noun.kind in other.objects for other in VERBS) > 1:
-            # a river is only ever crossed: without that pair the very word would be rare in training
-            self.pairs.append((verb.base, target.label))
+        self.pairs += deed_pairs(verb, target)
         self.facts |= {"verb": verb.base, "negated": "not" if negated else ""}
         self.events.append(Event(verb, subject, target, negated, self.spans["subject"], self.spans["object"]))
 
@@ -451,7 +461,7 @@ def sentence(rng: Random, kinds: Sequence[str] = tuple(CLAUSES)) -> Sentence:
     return finished(*drafted(rng, kinds))
 
 
-def drafted(rng: Random, kinds: Sequence[str]) -> tuple[Draft, str, str, str]:
+def drafted(rng: Random, kinds: Sequence[str] = tuple(CLAUSES)) -> tuple[Draft, str, str, str]:
     """What ``finished`` makes a sentence of: its draft, the kind, where and when."""
     draft = Draft(Writer())
     where = when = ""
