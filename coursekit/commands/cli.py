@@ -201,7 +201,8 @@ def train(
     with said_on_interrupt("stopped; the same command goes on from what was saved, or begins anew"):
         try:
             if int(os.environ.get("RANK", 0)) == 0:
-                say(f"{recipe}: its data are read and made ready first")
+                ends = "replaces what ships, unless --out names a folder" if out is None else f"goes to {out}"
+                say(f"{recipe}: its data are read and made ready first; the result {ends}")
             modules[recipe].main(arguments)
         except (CheckpointError, DistributedError, FloatingPointError) as error:
             raise fail(str(error), 1) from None

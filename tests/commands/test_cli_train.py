@@ -78,5 +78,5 @@ def test_what_ends_a_run_is_one_line(error, code, says, monkeypatch, capsys):
         raise error
 
     monkeypatch.setattr(vit, "main", main)
-    begun = "vit: its data are read and made ready first\n"
+    begun = "vit: its data are read and made ready first; the result replaces what ships, unless --out names a folder\n"
     assert run("train", "vit", monkeypatch=monkeypatch, capsys=capsys) == (code, begun, says + "\n")
