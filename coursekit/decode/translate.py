@@ -23,7 +23,9 @@ def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
     return max_length
 
 
-def next_word_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_mask: Tensor, caches: list) -> Tensor:
+def next_word_logits(
+    model: Transformer, symbol: Tensor, memory: Tensor, source_mask: Tensor | None, caches: list
+) -> Tensor:
     """Logits (B, V) of the words after the last ones (B, 1). Padding is no word and is never written."""
     logits = model.decode(symbol, memory, source_mask, caches)[:, -1]
     logits[:, model.config.pad_id] = -torch.inf
@@ -31,11 +33,13 @@ def next_word_logits(model: Transformer, symbol: Tensor, memory: Tensor, source_
 
 
 @torch.inference_mode()
-def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: int | None = None) -> Tensor:
+def greedy(
+    model: Transformer, source: Tensor, source_mask: Tensor | None = None, max_length: int | None = None
+) -> Tensor:
     """The most likely symbol at each step, in eval mode, until every sequence has ended.
 
     Args:
-        source, source_mask: (B, S), True where the source is real.
+        source, source_mask: (B, S), True where the source is real; None where all of it is.
         max_length: most symbols to decode, the end symbol included.
 
     Returns:
@@ -64,7 +68,7 @@ def greedy(model: Transformer, source: Tensor, source_mask: Tensor, max_length: 
 def beam_search(
     model: Transformer,
     source: Tensor,
-    source_mask: Tensor,
+    source_mask: Tensor | None = None,
     beams: int = 4,
     alpha: float = 0.6,
     max_length: int | None = None,
@@ -72,7 +76,7 @@ def beam_search(
     """The best of K sequences that grow side by side: ``decode.beams.search`` with this model, in eval mode.
 
     Args:
-        source, source_mask: (B, S), True where the source is real.
+        source, source_mask: (B, S), True where the source is real; None where all of it is.
         beams: K, 4 in the paper.
         alpha: strength of the length penalty, 0.6 in the paper; 0 for none.
         max_length: most symbols to decode, the end symbol included. What has not ended by then competes too.
@@ -96,7 +100,7 @@ def beam_search(
 
     with evaluating(model):
         memory = model.encode(source, source_mask).repeat_interleave(beams, dim=0)  # (B K, S, D)
-        source_mask = source_mask.repeat_interleave(beams, dim=0)
+        source_mask = None if source_mask is None else source_mask.repeat_interleave(beams, dim=0)
         first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each: all are equal
         found, scores = search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
     return normal_tensor(found), normal_tensor(scores)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.evaluate.vision import precise
+from coursekit.nn.checks import check_mask
 from coursekit.nn.modes import evaluating
 
 CHUNK = 1024  # queries at a time, so that memory grows with the images searched alone
@@ -65,10 +66,12 @@ def knn(features: Tensor, labels: Tensor, queries: Tensor, k: int = 20, temperat
         Classes (m,).
 
     Raises:
-        ValueError: as ``neighbours``, or the labels are not as many as the vectors.
+        ValueError: as ``neighbours``; the labels are not as many as the vectors; or ``temperature`` is not above 0.
 
     Source: Wu et al. (2018), arXiv 1805.01978, section 3.4; Caron et al. (2021), arXiv 2104.14294, section 4.
     """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
     check_labels(features, labels)
     rows, cosines = neighbours(features, queries, k)
     votes = cosines.new_zeros(len(queries), int(labels.max()) + 1)
@@ -130,6 +133,8 @@ def keep_mass(weights: Tensor, mass: float = 0.6) -> Tensor:
 
 def jaccard(found: Tensor, true: Tensor) -> Tensor:
     """``|A and B| / |A or B|`` of boolean masks (..., height, width), (...); 1 where both are empty."""
+    check_mask("found", found, true.shape)
+    check_mask("true", true, true.shape)
     both, either = ((found & true).sum(dim=(-2, -1)), (found | true).sum(dim=(-2, -1)))
     return torch.where(either > 0, both / either.clamp(min=1), 1.0)
 
@@ -176,6 +181,6 @@ def segment(weights: Tensor, masks: Tensor, patch_size: int, mass: float = 0.6) 
         )
     seen = keep_mass(weights[:, :, 0, T - N :], mass)  # (B, H, N)
     seen = seen.unflatten(2, (rows, columns)).repeat_interleave(patch_size, 2).repeat_interleave(patch_size, 3)
-    found = jaccard(seen, masks[:, None].to(seen.device))  # (B, H)
+    found = jaccard(seen, masks[:, None].to(seen.device).expand_as(seen))  # (B, H)
     per_head = found.mean(dim=0)
     return Segmentation(seen, found, per_head, int(per_head.argmax()))

@@ -33,4 +33,5 @@ def peak_accuracy(weights: Tensor, position: Tensor, mask: Tensor) -> float:
         position: the true source position of each output, (B, T).
         mask: (B, T), True = real.
     """
+    check_predicted(weights.argmax(dim=-1), position, mask)
     return (weights.argmax(dim=-1) == position)[mask].float().mean().item()

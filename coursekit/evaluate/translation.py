@@ -18,6 +18,8 @@ def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
         raise ValueError("a text alone: outputs and references are lists of texts")
     if len(outputs) != len(references):
         raise ValueError(f"{len(outputs)} outputs, {len(references)} references: each output needs its own")
+    if not outputs:
+        raise ValueError("no outputs: BLEU needs at least one")
     return sacrebleu.corpus_bleu(list(outputs), [list(references)]).score
 
 

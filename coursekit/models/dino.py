@@ -156,8 +156,13 @@ def sharpen(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
     Returns:
         Probabilities (..., K).
 
+    Raises:
+        ValueError: ``temperature`` is not above 0.
+
     Source: section 3.1, "Avoiding collapse", and algorithm 1.
     """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
     return ((logits - centre) / temperature).softmax(dim=-1)
 
 

@@ -24,8 +24,8 @@ from coursekit.nn.kl import k3
 def group_advantages(rewards: Tensor) -> Tensor:
     """``A = (r - mean) / std`` within each group: (P, G) -> (P, G).
 
-    A group whose answers are all worth the same teaches nothing: its advantages are 0, and so is its gradient. There
-    is no gradient in the advantages.
+    A group whose answers are all worth the same, up to rounding, teaches nothing: its advantages are 0, and so is its
+    gradient. There is no gradient in the advantages.
 
     Raises:
         ValueError: ``rewards`` is not (P, G), or a group has one answer alone.
@@ -36,7 +36,8 @@ def group_advantages(rewards: Tensor) -> Tensor:
         raise ValueError(f"rewards of shape {tuple(rewards.shape)}: must be (P, G), at least two answers to a prompt")
     rewards = rewards.detach().float()  # they may be whole numbers, or verdicts
     centred, std = rewards - rewards.mean(dim=1, keepdim=True), rewards.std(dim=1, keepdim=True)
-    equal = (rewards == rewards[:, :1]).all(dim=1, keepdim=True)
+    largest = rewards.abs().amax(dim=1, keepdim=True)
+    equal = (centred.abs() <= 1e-6 * largest).all(dim=1, keepdim=True)  # without it rounding would become advantages
     return (centred / std.masked_fill(equal, 1.0)).masked_fill(equal, 0.0)
 
 

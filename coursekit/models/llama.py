@@ -90,6 +90,8 @@ class LlamaConfig:
             raise ValueError(f"heads of size {self.head_size}: must be even, since entries turn in pairs")
         if not self.eps >= 0:
             raise ValueError(f"eps={self.eps}: must be at least 0")
+        if not isinstance(self.rotary_scaling, RotaryScaling | None):
+            raise ValueError(f"rotary_scaling={self.rotary_scaling!r}: must be a RotaryScaling, or None")
         if not self.rotary_base > 1:
             raise ValueError(f"rotary_base={self.rotary_base}: must be above 1")
 

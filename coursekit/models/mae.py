@@ -102,7 +102,7 @@ class MAEConfig:
         check_sizes(self, "d_decoder", "decoder_heads", "decoder_layers")
         if self.d_decoder % self.decoder_heads:
             raise ValueError(f"d_decoder={self.d_decoder}: must be a multiple of decoder_heads={self.decoder_heads}")
-        if not 1 <= self.visible < self.patches:
+        if not 0 < self.mask_ratio < 1 or not 1 <= self.visible < self.patches:
             raise ValueError(
                 f"mask_ratio={self.mask_ratio}: of {self.patches} patches some must be hidden, and some visible"
             )

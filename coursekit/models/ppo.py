@@ -35,12 +35,16 @@ def penalised(rewards: Tensor, log_probs: Tensor, reference: Tensor, answer: Ten
         beta: price of a nat, in units of reward.
 
     Raises:
-        ValueError: ``beta`` is below 0.
+        ValueError: ``beta`` is below 0, or the shapes do not fit.
 
     Source: Ziegler et al. (2019), equation 2.
     """
     if not beta >= 0:
         raise ValueError(f"beta={beta}: must be at least 0")
+    B, T = answer.shape
+    check_shape("rewards", rewards, (B,))
+    check_shape("log_probs", log_probs, (B, T - 1))
+    check_shape("reference", reference, (B, T - 1))
     log_ratio = (log_probs - reference).masked_fill(~answer[:, 1:], 0.0).sum(dim=1)
     return (rewards - beta * log_ratio).detach()
 

@@ -107,6 +107,8 @@ class RNNLM(nn.Module):
         ``batch_size`` documents of like length are read side by side, ``length`` tokens at a time, the state carried
         on; neither changes the result.
         """
+        if batch_size < 1 or length < 1:
+            raise ValueError(f"length={length}, batch_size={batch_size}: both must be at least 1")
         where = self.embedding.weight.device
         found: list[np.ndarray] = [np.empty(0)] * len(documents)
         order = sorted(range(len(documents)), key=lambda i: len(documents[i]))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.models.vit import ViT, ViTConfig, unpatchify
-from coursekit.nn.checks import check_sizes
+from coursekit.nn.checks import check_shape, check_sizes
 from coursekit.nn.modes import evaluating
 from coursekit.nn.precision import full_precision
 
@@ -75,6 +75,8 @@ def reconstruction_losses(found: Tensor, clean: Tensor, masks: Tensor) -> Tensor
     Returns:
         (B,), in units of the images; 0 where nothing was corrupted.
     """
+    check_shape("found", found, clean.shape)
+    check_shape("masks", masks, (len(clean), *clean.shape[2:]))
     wrong = (found - clean).abs().mean(dim=1) * masks  # (B, height, width)
     return wrong.sum(dim=(1, 2)) / masks.sum(dim=(1, 2)).clamp(min=1)
 
@@ -93,11 +95,13 @@ def contrastive_losses(vectors: Tensor, temperature: float) -> Tensor:
         In nats, (B, 2).
 
     Raises:
-        ValueError: there are not two views of each image, or not two images.
+        ValueError: there are not two views of each image, or not two images; or ``temperature`` is not above 0.
 
     Source: the normalised temperature-scaled cross-entropy of Chen, Kornblith, Norouzi and Hinton (2020), arXiv
     2002.05709, section 2.1.
     """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
     if vectors.dim() != 3 or vectors.shape[1] != 2 or len(vectors) < 2:
         raise ValueError(f"vectors of shape {tuple(vectors.shape)}: must be (B, 2, d), of at least 2 images")
     z = vectors.flatten(0, 1)  # (2 B, d), the views of an image beside each other
@@ -125,6 +129,7 @@ def weigh(losses: Tensor, log_variances: Tensor) -> Tensor:
     Source: Kendall, Gal and Cipolla (2018), arXiv 1705.07115; with 1 + sigma^2: Liebel and Körner (2018), arXiv
     1805.06334.
     """
+    check_shape("log_variances", log_variances, losses.shape)
     return (losses / 2 * (-log_variances).exp() + F.softplus(log_variances)).sum()
 
 

@@ -74,9 +74,7 @@ class TransformerConfig:
 
     def __post_init__(self):
         check_sizes(self, "vocab_size", "d_model", "n_heads", "d_ff", "n_layers", "max_length")
-        for field in ("d_key", "d_value"):
-            if getattr(self, field) is not None and getattr(self, field) < 1:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1, or None for d_model / n_heads")
+        check_sizes(self, *(field for field in ("d_key", "d_value") if getattr(self, field) is not None))
         if None in (self.d_key, self.d_value):
             check_heads(self)
         check_dropout(self)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ def grid_of(images: Tensor, size: int) -> tuple[int, int]:
     if images.dim() != 4:
         raise ValueError(f"images of shape {tuple(images.shape)}: must be (B, C, height, width)")
     height, width = images.shape[-2:]
-    if height % size or width % size or not height * width:
+    if size < 1 or height % size or width % size or not height * width:
         raise ValueError(f"images of {height} x {width} pixels: both must be multiples of the patches' {size}")
     return height // size, width // size
 
@@ -115,8 +116,8 @@ class ViTConfig:
             raise ValueError(f"patch_size={self.patch_size}: must divide image_size={self.image_size}")
         check_heads(self)
         for field in ("classes", "representation_size"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 1, or 0 for none")
+            if not isinstance(getattr(self, field), Integral) or getattr(self, field) < 0:
+                raise ValueError(f"{field}={getattr(self, field)}: must be a whole number, at least 1, or 0 for none")
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling={self.pooling!r}: must be one of {', '.join(map(repr, POOLINGS))}")
         check_dropout(self)
@@ -300,6 +301,8 @@ class ViT(Pretrained):
 
 
 def names_of(classes: int, labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str):
+        raise ValueError(f"labels={labels!r}: must be a list of names")
     if labels and len(labels) != classes:
         raise ValueError(f"{len(labels)} labels: must be as many as classes={classes}, or none")
     return tuple(labels)

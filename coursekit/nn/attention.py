@@ -219,7 +219,7 @@ class MultiHeadAttention(Attention):
         d_value: int | None = None,
     ):
         super().__init__(dropout)
-        if n_heads < 1 or (d_model % n_heads and None in (d_key, d_value)):
+        if n_heads < 1 or d_model < 1 or (d_model % n_heads and None in (d_key, d_value)):
             raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
         for name, size in (("d_key", d_key), ("d_value", d_value)):
             if size is not None and size < 1:

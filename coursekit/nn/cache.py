@@ -50,6 +50,9 @@ class Cache:
             raise ValueError(f"{end} positions do not fit into a cache of max_length={self.max_length}")
         if self.key is not None and len(key) != len(self.key):
             raise ValueError(f"a batch of {len(key)} cannot continue the batch of {len(self.key)} that the cache holds")
+        if self.key is not None and (key.shape[1], key.shape[3]) != (self.key.shape[1], self.key.shape[3]):
+            found, held = (f"{x.shape[1]} heads of size {x.shape[3]}" for x in (key, self.key))
+            raise ValueError(f"{found} cannot continue the {held} that the cache holds")
 
     def reorder(self, rows: Tensor) -> None:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""

@@ -50,7 +50,9 @@ class GroupedQueryAttention(Attention):
     ):
         super().__init__(dropout)
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if n_heads < 1 or (d_model % n_heads and d_head is None):
+        if d_head is not None and d_head < 1:
+            raise ValueError(f"d_head={d_head}: must be at least 1, or None for d_model / n_heads")
+        if n_heads < 1 or d_model < 1 or (d_model % n_heads and d_head is None):
             raise ValueError(f"n_heads={n_heads}: must divide d_model={d_model}")
         if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads={n_kv_heads}: must divide n_heads={n_heads}")

@@ -33,8 +33,8 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 
 
 def check_top_k(k: int) -> None:
-    if k < 1:
-        raise ValueError(f"k={k}: must be at least 1")
+    if k < 1 or int(k) != k:
+        raise ValueError(f"k={k}: must be a whole number, at least 1")
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:

@@ -27,13 +27,22 @@ def constant(step: int, steps: int) -> float:
     return 1.0
 
 
+def check_warmup(warmup: int) -> None:
+    if warmup < 0 or int(warmup) != warmup:  # a share would multiply the first rate: 1 / 0.1 is 10
+        raise ValueError(f"warmup={warmup}: must be a number of steps, 0 or more")
+
+
 def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
     """Rise linearly to 1 over ``warmup`` steps, then fall along half a cosine to ``floor``.
 
     With a ``floor`` above 1 it rises to that instead, as a weight decay may.
 
+    Raises:
+        ValueError: ``warmup`` is no number of steps, such as a share of them.
+
     Source: Loshchilov and Hutter (2017), arXiv 1608.03983, equation 5, without restarts.
     """
+    check_warmup(warmup)
 
     def factor(step: int, steps: int) -> float:
         if step < warmup:
@@ -47,8 +56,12 @@ def warmup_cosine(warmup: int, floor: float = 0.0) -> Schedule:
 def warmup_linear(warmup: int) -> Schedule:
     """Rise linearly to 1 over ``warmup`` steps, then fall linearly to 0 at the end.
 
+    Raises:
+        ValueError: as ``warmup_cosine``.
+
     Source: Devlin et al. (2019), arXiv 1810.04805, appendix A.2.
     """
+    check_warmup(warmup)
 
     def factor(step: int, steps: int) -> float:
         if step < warmup:

@@ -176,7 +176,7 @@ def test_the_last_place_is_used_and_no_more(model):
         ({"ids": torch.zeros(1, 2), "max_new": 2}, r"torch.float32: must be \(B, T\), whole numbers \(torch.int64\)"),
         ({"ids": torch.zeros(1, 2).long(), "max_new": 0}, "max_new=0"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be at least 0"),
-        ({"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_k": 0}, "k=0: must be at least 1"),
+        ({"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_k": 0}, "k=0: must be a whole number, at least 1"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_p": 5.0}, "p=5.0: must lie above 0"),
         ({"ids": torch.zeros(1, 2).long(), "stop": [99]}, "stop: token 99 is not one of the .* in the vocabulary"),
     ],

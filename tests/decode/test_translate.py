@@ -256,3 +256,9 @@ def test_bad_input_is_refused():
             search(model, source[:0], mask[:0])
         with pytest.raises(ValueError, match="a source has no real token: every row of its mask needs"):
             search(model, source, mask & torch.tensor([[True], [False], [True]]))
+
+
+@pytest.mark.parametrize("decode", [greedy, lambda *given: beam_search(*given)[0]], ids=["greedy", "beams"])
+def test_a_source_without_a_mask_is_read_whole(decode):
+    model, (source, _) = make(0), batch(0)
+    torch.testing.assert_close(decode(model, source), decode(model, source, torch.ones_like(source).bool()))

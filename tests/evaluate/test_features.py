@@ -216,3 +216,16 @@ def test_patches_that_do_not_fit_the_masks_are_refused():
             ValueError, match=f"{tokens} tokens and masks of {height} x {width} pixels: must be a class t"
         ):
             segment(weights[..., :tokens], torch.zeros(1, height, width, dtype=torch.bool), 2)
+
+
+def test_masks_of_other_shapes_or_types_are_not_compared():
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    for found, true in ((mask[:1], mask), (mask, mask.long()), (mask.float(), mask)):
+        with pytest.raises(ValueError, match="must be"):
+            jaccard(found, true)
+
+
+@pytest.mark.parametrize("temperature", [0, -1])
+def test_the_nearest_have_the_largest_weight(temperature):
+    with pytest.raises(ValueError, match=f"temperature={temperature}: must be above 0"):
+        knn(torch.eye(4), torch.arange(4), torch.eye(4), k=2, temperature=temperature)

@@ -31,3 +31,10 @@ def test_what_does_not_belong_together_is_refused(measure):
     ):
         with pytest.raises(ValueError, match=says):
             measure(predicted, TARGET, mask)
+
+
+def test_peaks_are_compared_place_by_place():
+    weights, place, real = torch.rand(2, 3, 4), torch.zeros(2, 3).long(), torch.ones(2, 3, dtype=torch.bool)
+    for change in ({"position": place[0]}, {"mask": real.long()}, {"mask": ~real}):
+        with pytest.raises(ValueError, match=r"must be|nothing to compare"):
+            peak_accuracy(**{"weights": weights, "position": place, "mask": real} | change)

@@ -66,3 +66,8 @@ def test_bleu_of_a_text_alone_is_refused():
     """Its characters would be taken for texts."""
     with pytest.raises(ValueError, match="lists of texts"):
         bleu("the cat", "the cat")
+
+
+def test_nothing_has_no_bleu():
+    with pytest.raises(ValueError, match="no outputs: BLEU needs at least one"):
+        bleu([], [])

@@ -472,3 +472,8 @@ def test_nonsense_is_refused(changes, words):
 def test_a_batch_without_two_global_views_is_refused(batch, words):
     with pytest.raises(ValueError, match=words):
         dino_loss(make(), batch)
+
+
+def test_a_teacher_is_sharpened_by_a_temperature_above_0():
+    with pytest.raises(ValueError, match="temperature=0: must be above 0"):
+        sharpen(torch.zeros(2, 3), torch.zeros(3), 0)

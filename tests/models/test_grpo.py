@@ -79,3 +79,11 @@ def test_rewards_may_be_verdicts():
     verdicts = torch.tensor([[1, 0, 0], [1, 1, 0]])
     for rewards in (verdicts, verdicts.bool()):
         torch.testing.assert_close(group_advantages(rewards), group_advantages(verdicts.float()))
+
+
+def test_rounding_is_no_advantage():
+    rewards = torch.tensor([[0.7, 0.7, 0.7 + 6e-8, 0.7], [0.0, 1e-3, 0.0, 0.0]])
+    assert len(rewards[0].unique()) == 2
+    found = group_advantages(rewards)
+    assert found[0].tolist() == [0.0] * 4
+    torch.testing.assert_close(found[1], torch.tensor([-0.5, 1.5, -0.5, -0.5]))

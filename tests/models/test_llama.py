@@ -287,3 +287,8 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(ValueError, match=words):
             model(*arguments)
+
+
+def test_a_scaling_is_no_dictionary():
+    with pytest.raises(ValueError, match=r"rotary_scaling=\{'factor': 8\.0\}: must be a RotaryScaling, or None"):
+        LlamaConfig(rotary_scaling={"factor": 8.0})

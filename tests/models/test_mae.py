@@ -327,3 +327,8 @@ def test_images_of_another_size_are_refused(side):
     images = torch.zeros(3, pictures().shape[1], side, side)
     with pytest.raises(ValueError, match=rf"images of shape \(3, \d, {side}, {side}\): must be"):
         make()(images, orders())
+
+
+def test_a_share_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="mask_ratio=nan"):
+        MAEConfig(ViTConfig(classes=0), mask_ratio=float("nan"))

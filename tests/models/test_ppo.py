@@ -135,3 +135,9 @@ def test_columns_are_refused_that_would_be_compared_with_every_row():
     given["reference"] = given["old_log_probs"][:1]
     with pytest.raises(ValueError, match="reference of shape"):
         grpo_objective()(policy, given)
+
+
+@pytest.mark.parametrize("shapes", [[(2, 1), (2, 3), (2, 3)], [(2,), (2, 4), (2, 3)], [(2,), (2, 3), (1, 3)]])
+def test_what_would_be_broadcast_is_not_penalised(shapes):
+    with pytest.raises(ValueError, match=r"(rewards|log_probs|reference) of shape .*: must be"):
+        penalised(*map(torch.zeros, shapes), torch.ones(2, 4, dtype=torch.bool), 0.1)

@@ -276,3 +276,10 @@ def test_bad_streams_are_refused():
         Streams(DOCUMENTS, 0, 1)
     with pytest.raises(ValueError, match="length=0"):
         Streams(DOCUMENTS, 1, 0)
+
+
+@pytest.mark.parametrize("sizes", [{"batch_size": 0}, {"batch_size": -1}, {"length": 0}])
+def test_documents_are_read_by_one_or_more(sizes):
+    model = RNNLM(RNNLMConfig(vocab_size=5, embed_size=3, hidden_size=3))
+    with pytest.raises(ValueError, match="both must be at least 1"):
+        model.log_probabilities([[1, 2]], **sizes)

@@ -389,3 +389,14 @@ def test_all_three_are_learned_from_images_that_say_enough():
     assert after["contrastive"] < math.log(31) - 0.5
     assert after["reconstruction"] < 0.5 * before["reconstruction"]
     assert after["variance_of_reconstruction"] < after["variance_of_rotation"] < after["variance_of_contrastive"]
+
+
+def test_losses_of_other_shapes_are_not_broadcast():
+    images, masks = torch.rand(2, 3, 4, 4), torch.ones(2, 4, 4)
+    for found, where in ((images[:1], masks), (images, masks[:1]), (images, masks[:, None])):
+        with pytest.raises(ValueError, match="must be"):
+            reconstruction_losses(found, images, where)
+    with pytest.raises(ValueError, match=r"log_variances of shape \(2,\): must be \(3,\)"):
+        weigh(torch.ones(3), torch.zeros(2))
+    with pytest.raises(ValueError, match="temperature=0: must be above 0"):
+        contrastive_losses(torch.rand(2, 2, 3), 0)

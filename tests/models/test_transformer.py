@@ -265,7 +265,7 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"eos_id": 13}, r"eos_id=13: must lie in 0\.\.12"),
         ({"pad_id": 2}, "pad_id=eos_id=2: padding is never written, so no sequence would end"),
         ({"d_model": 15}, "d_model=15: sines and cosines come in pairs, so it must be even, or positions='learned'"),
-        ({"d_key": 0}, "d_key=0: must be at least 1, or None"),
+        ({"d_key": 0}, "d_key=0: must be at least 1"),
     ],
 )
 def test_nonsense_is_refused(changes, words):
@@ -334,3 +334,8 @@ def test_without_a_mask_all_of_the_source_is_read():
     source, target = torch.randint(11, (2, 2, 6), generator=torch.Generator().manual_seed(0))
     all_of_it = torch.ones_like(source, dtype=torch.bool)
     torch.testing.assert_close(model(source, None, target), model(source, all_of_it, target))
+
+
+def test_sizes_of_keys_are_whole_numbers():
+    with pytest.raises(ValueError, match=r"d_key=1\.5: must be a whole number"):
+        TransformerConfig(d_key=1.5)

@@ -499,8 +499,8 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"channels": 0}, "channels=0: must be at least 1"),
         ({"n_layers": 0}, "n_layers=0: must be at least 1"),
         ({"d_ff": 0}, "d_ff=0: must be at least 1"),
-        ({"classes": -1}, "classes=-1: must be at least 1, or 0 for none"),
-        ({"representation_size": -1}, "representation_size=-1: must be at least 1, or 0 for none"),
+        ({"classes": -1}, "classes=-1: must be a whole number, at least 1, or 0 for none"),
+        ({"representation_size": -1}, "representation_size=-1: must be a whole number, at least 1, or 0 for none"),
         ({"pooling": "max"}, "pooling='max': must be one of 'class', 'mean'"),
         ({"dropout": 1.0}, r"dropout=1\.0: a probability below 1"),
         ({"drop_path": -0.1}, r"drop_path=-0\.1: a probability below 1"),
@@ -525,3 +525,12 @@ def test_bad_input_is_refused():
         model(torch.zeros(2, 12, 12).double())
     with pytest.raises(ValueError, match="1 labels: must be as many as classes=5, or none"):
         ViT(ViTConfig(**SMALL), ["cat"])
+
+
+def test_labels_are_names_and_classes_are_counted():
+    with pytest.raises(ValueError, match="labels='cat': must be a list of names"):
+        ViT(ViTConfig(image_size=8, patch_size=4, d_model=8, n_heads=2, d_ff=8, n_layers=1, classes=3), "cat")
+    with pytest.raises(ValueError, match=r"classes=2\.5: must be a whole number"):
+        ViTConfig(classes=2.5)
+    with pytest.raises(ValueError, match="multiples of the patches' 0"):
+        patchify(torch.zeros(1, 3, 4, 4), 0)

@@ -446,3 +446,8 @@ def test_blocks_nest_and_an_error_ends_them():
 def test_a_model_without_attention_is_refused():
     with pytest.raises(ValueError, match="Linear has no attention module"), record_attention(nn.Linear(2, 2)):
         pass
+
+
+def test_an_attention_has_a_size():
+    with pytest.raises(ValueError, match="n_heads=2: must divide d_model=0"):
+        MultiHeadAttention(0, 2)

@@ -33,3 +33,13 @@ def test_a_window_keeps_what_the_next_step_reaches(generator):
         torch.testing.assert_close((key, value), (x[:, :, reached:end], -x[:, :, reached:end]))
     assert cache.key.shape[2] == cache.value.shape[2] == 3
     assert cache.key.untyped_storage().nbytes() == 2 * 3 * 3 * 4, "the rest of the memory is given back"
+
+
+@pytest.mark.parametrize("cache", [Cache(6), WindowCache(6, 3)])
+@pytest.mark.parametrize("shape", [(2, 1, 1, 4), (2, 3, 1, 1)])
+def test_heads_that_are_not_those_of_the_cache_are_refused(cache, shape):
+    cache = type(cache)(*([6, 3] if isinstance(cache, WindowCache) else [6]))
+    cache.append(torch.zeros(2, 3, 2, 4), torch.zeros(2, 3, 2, 4))
+    with pytest.raises(ValueError, match="cannot continue the 3 heads of size 4 that the cache holds"):
+        cache.append(torch.zeros(shape), torch.zeros(shape))
+    assert cache.length == 2

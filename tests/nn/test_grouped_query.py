@@ -103,3 +103,8 @@ def test_another_shape_is_refused_and_any_size_of_a_head_taken():
     with pytest.raises(ValueError, match=re.escape("x of shape (2, 5, 10): must be (B, T, d_model=12)")):
         GroupedQueryAttention(D, H, 2)(torch.zeros(B, T, 10))
     assert GroupedQueryAttention(D, 5, d_head=4)(torch.zeros(B, T, D)).shape == (B, T, D)
+
+
+def test_heads_have_a_size():
+    with pytest.raises(ValueError, match="d_head=0: must be at least 1"):
+        GroupedQueryAttention(8, 2, d_head=0)

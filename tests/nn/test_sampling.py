@@ -113,7 +113,7 @@ def test_the_generator_decides():
     ("call", "says"),
     [
         (lambda x: with_temperature(x, 0), "temperature=0: must be above 0"),
-        (lambda x: keep_top_k(x, 0), "k=0: must be at least 1"),
+        (lambda x: keep_top_k(x, 0), "k=0: must be a whole number, at least 1"),
         (lambda x: keep_top_p(x, 0), "p=0: must lie above 0"),
         (lambda x: keep_top_p(x, 1.2), "p=1.2: must lie above 0"),
         (lambda x: penalise_repetition(x, torch.zeros(4, 1).long(), 0), "penalty=0: must be above 0"),
@@ -128,3 +128,8 @@ def test_numbers_out_of_range_are_refused(call, says):
 def test_logits_of_one_place_are_asked_for(shape):
     with pytest.raises(ValueError, match=r"must be \(B, V\), those of the last place of each text"):
         next_token(torch.zeros(shape))
+
+
+def test_so_many_of_the_most_likely_is_a_whole_number():
+    with pytest.raises(ValueError, match=r"k=2\.5: must be a whole number"):
+        keep_top_k(torch.zeros(1, 4), 2.5)

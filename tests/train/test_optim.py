@@ -42,3 +42,10 @@ def test_warmup_linear_by_hand_and_beside_transformers():
     # on the way up theirs begins at 0, a step behind
     assert [factor(s, 12) for s in range(4)] == rates[1:5]
     assert [factor(s, 12) for s in range(4, 12)] == rates[4:]
+
+
+@pytest.mark.parametrize("schedule", [warmup_cosine, warmup_linear])
+@pytest.mark.parametrize("warmup", [0.1, -1, 2.5])
+def test_a_warm_up_is_a_number_of_steps(schedule, warmup):
+    with pytest.raises(ValueError, match=f"warmup={warmup}: must be a number of steps, 0 or more"):
+        schedule(warmup)
