@@ -41,7 +41,7 @@ WITHOUT_TORCH = {"viz", "text"}
 MIRRORED = ("nn", "models", "decode", "train")  # rooms in which tests/ROOM/test_FILE.py tests FILE.py, but for these:
 TESTED_IN = {
     "decode/beams": "decode/test_translate",
-    "models/rivals/encoder_decoder_forecaster": "models/test_patchtst",
+    "models/baselines/encoder_decoder_forecaster": "models/test_patchtst",
     "models/pretrained": "convert/test_folders",
     "train/bar": "train/test_loop",
     "train/device": "train/test_loop",

@@ -47,7 +47,7 @@ ROOMS = (
     "data",
     "train",
     "models",
-    "models.rivals",
+    "models.baselines",
     "decode",
     "convert",
     "evaluate",

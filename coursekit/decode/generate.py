@@ -14,7 +14,7 @@ from torch import Tensor
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.cache import Cache
-from coursekit.nn.modes import evaluating, normal_tensor
+from coursekit.nn.modes import evaluating, out_of_inference_mode
 from coursekit.nn.sampling import check_top_k, check_top_p, next_token, penalise_repetition
 
 
@@ -115,7 +115,7 @@ def stream(
         if repetition_penalty != 1:
             logits = penalise_repetition(logits, written, repetition_penalty, mask)
         token = torch.where(ended, token, next_token(logits, temperature, top_k, top_p, generator))
-        yield normal_tensor(token)
+        yield out_of_inference_mode(token)
         if len(stops):
             ended = ended | torch.isin(token, stops)
             if ended.all():
@@ -169,4 +169,4 @@ def beam_search(
             cache.reorder(rows)
 
     found, scores = search(first, step, reorder, beams, alpha, max_new, list(stop), pad_id)
-    return normal_tensor(found), normal_tensor(scores)
+    return out_of_inference_mode(found), out_of_inference_mode(scores)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.transformer import Transformer
-from coursekit.nn.modes import evaluating, normal_tensor
+from coursekit.nn.modes import evaluating, out_of_inference_mode
 
 
 def longest(model: Transformer, source: Tensor, max_length: int | None) -> int:
@@ -61,7 +61,7 @@ def greedy(
             ended = ended | (symbol == c.eos_id)
             if ended.all():
                 break
-    return normal_tensor(torch.cat(found, dim=1))  # T x (B, 1) -> (B, T)
+    return out_of_inference_mode(torch.cat(found, dim=1))  # T x (B, 1) -> (B, T)
 
 
 @torch.inference_mode()
@@ -103,4 +103,4 @@ def beam_search(
         source_mask = None if source_mask is None else source_mask.repeat_interleave(beams, dim=0)
         first = step(source.new_full((len(memory), 1), c.bos_id))[::beams]  # of one beam of each: all are equal
         found, scores = search(first, step, reorder, beams, alpha, most, [c.eos_id], c.pad_id)
-    return normal_tensor(found), normal_tensor(scores)
+    return out_of_inference_mode(found), out_of_inference_mode(scores)

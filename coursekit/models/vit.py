@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward, LastBlock
-from coursekit.nn.checks import check_dropout, check_heads, check_sizes
+from coursekit.nn.checks import check_dropout, check_heads, check_probability, check_sizes
 from coursekit.nn.positions import GridPositions, check_resize
 
 POOLINGS = ("class", "mean")
@@ -121,8 +121,7 @@ class ViTConfig:
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling={self.pooling!r}: must be one of {', '.join(map(repr, POOLINGS))}")
         check_dropout(self)
-        if not 0 <= self.drop_path < 1:
-            raise ValueError(f"drop_path={self.drop_path}: a probability below 1")
+        check_probability("drop_path", self.drop_path)
         if not self.eps > 0:
             raise ValueError(f"eps={self.eps}: must be above 0")
         check_resize(self.resize)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.nn.cache import Cache
-from coursekit.nn.checks import check_attention, check_sequence
+from coursekit.nn.checks import check_attention, check_probability, check_sequence
 from coursekit.nn.masks import causal_mask
 
 
@@ -61,8 +61,7 @@ class Attention(nn.Module):
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout={dropout}: a probability below 1")
+        check_probability("dropout", dropout)
         self.dropout = dropout
         self.recorded: list[Tensor] | None = None
 

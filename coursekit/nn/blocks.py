@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.attention import Attention, MultiHeadAttention
 from coursekit.nn.cache import Cache
+from coursekit.nn.checks import check_probability
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -63,8 +64,7 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float = 0.0):
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"drop_path={p}: a probability below 1")
+        check_probability("drop_path", p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

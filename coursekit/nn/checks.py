@@ -96,9 +96,14 @@ def check_heads(config: Any) -> None:
 
 
 def check_dropout(config: Any) -> None:
-    """Refuse a dropout that is no probability, or is 1, which would leave nothing."""
-    if not 0 <= config.dropout < 1:
-        raise ValueError(f"dropout={config.dropout}: a probability below 1")
+    """Refuse a dropout that is no probability below 1."""
+    check_probability("dropout", config.dropout)
+
+
+def check_probability(name: str, p: float) -> None:
+    """Refuse to leave out with a probability that is none, or with 1, which would leave nothing."""
+    if not 0 <= p < 1:
+        raise ValueError(f"{name}={p}: a probability below 1")
 
 
 def check_token(config: Any, field: str) -> None:

@@ -19,7 +19,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def normal_tensor(x: Tensor) -> Tensor:
+def out_of_inference_mode(x: Tensor) -> Tensor:
     """A copy that a model may be trained on, of what was computed in inference mode: on that itself it may not."""
     with torch.inference_mode(False):
         return x.clone()

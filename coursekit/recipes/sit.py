@@ -20,7 +20,7 @@ from coursekit.data.batches import Batch, Fresh
 from coursekit.data.corrupt import corrupted_views, draw_views
 from coursekit.data.shapes import CLASSES
 from coursekit.evaluate.features import extract
-from coursekit.models.rivals.cnn import CNN, CNNConfig
+from coursekit.models.baselines.cnn import CNN, CNNConfig
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig, sit_loss
 from coursekit.models.vit import ViTConfig, vit_loss
 from coursekit.recipes import CHECKPOINTS, unlabelled

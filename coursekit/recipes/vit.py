@@ -22,7 +22,7 @@ from coursekit.convert.vit import from_hugging_face, to_hugging_face
 from coursekit.data.augment import draw_boxes, draw_chosen, flip, resized_crop
 from coursekit.data.batches import Batch, Fresh
 from coursekit.data.shapes import CLASSES, Shapes, shapes
-from coursekit.models.rivals.cnn import CNN, CNNConfig
+from coursekit.models.baselines.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
 from coursekit.nn.modes import evaluating
 from coursekit.recipes import CHECKPOINTS

@@ -27,7 +27,7 @@ from coursekit.evaluate.forecast import (
     rmse,
     seasonal_naive,
 )
-from coursekit.models.rivals.dlinear import DLinear, DLinearConfig
+from coursekit.models.baselines.dlinear import DLinear, DLinearConfig
 
 SEEDS = st.integers(0, 999)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from coursekit.models.baselines.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.models.patchtst import (
     PatchForecaster,
     PatchTSTConfig,
@@ -18,7 +19,6 @@ from coursekit.models.patchtst import (
     cut_patches,
     forecast_loss,
 )
-from coursekit.models.rivals.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.nn.attention import record_attention
 from coursekit.nn.revin import normalise
 from tests.conftest import randomise

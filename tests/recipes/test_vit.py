@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coursekit.data.shapes import CLASSES, shapes
-from coursekit.models.rivals.cnn import CNN
+from coursekit.models.baselines.cnn import CNN
 from coursekit.models.vit import ViT, ViTConfig, patchify
 from coursekit.recipes import load_metrics
 from coursekit.recipes import vit as recipe

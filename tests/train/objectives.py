@@ -25,11 +25,11 @@ from coursekit.models import (
     transformer,
     vit,
 )
+from coursekit.models.baselines.cnn import CNN, CNNConfig
+from coursekit.models.baselines.dlinear import DLinear, DLinearConfig
+from coursekit.models.baselines.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
+from coursekit.models.baselines.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
-from coursekit.models.rivals.cnn import CNN, CNNConfig
-from coursekit.models.rivals.dlinear import DLinear, DLinearConfig
-from coursekit.models.rivals.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
-from coursekit.models.rivals.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 
 B, T, V = 4, 10, 30

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from coursekit.models.rivals.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
+from coursekit.models.baselines.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.nn.cells import lstm_step
 from tests.conftest import randomise
 

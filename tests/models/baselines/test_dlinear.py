@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coursekit.models.rivals.dlinear import DLinear, DLinearConfig, decompose
+from coursekit.models.baselines.dlinear import DLinear, DLinearConfig, decompose
 from tests.conftest import randomise
 
 

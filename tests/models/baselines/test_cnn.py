@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from coursekit.models.rivals.cnn import CNN, CNNConfig
+from coursekit.models.baselines.cnn import CNN, CNNConfig
 from tests.conftest import randomise
 
 
