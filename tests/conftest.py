@@ -11,6 +11,8 @@ import torch
 from hypothesis import settings
 from torch import nn
 
+import coursekit.commands  # noqa: F401  before anyone imports nbformat, which is slow without it
+
 settings.register_profile("course", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("course")
 
