@@ -71,8 +71,15 @@ def with_places(table: str, claims: list[dict[str, Any]], placed: set[str], page
     return table
 
 
-def glossary(text: str) -> list[tuple[list[str], str, str, str]]:
-    """Of each term of ``docs/glossary.md`` its names, its meaning, its place on the page and the lecture's number.
+# They mean something else, too, such as the temperature of the air: explained in the lecture that introduces them alone.
+EVERYDAY = {
+    *("advantage", "bias", "block", "centring", "claim", "collapse", "gate", "gradient", "head", "horizon", "mask"),
+    *("policy", "reference", "rival", "segment", "smoothing", "span", "splits", "surprise", "temperature", "view"),
+}
+
+
+def glossary(text: str) -> list[tuple[list[str], str, str, str, bool]]:
+    """Of each term of ``docs/glossary.md`` its names, meaning, place on the page, lecture, and whether ``EVERYDAY``.
 
     A term with something in brackets behind it, such as *margin (of DPO)*, is left out: the word alone means more.
     """
@@ -82,7 +89,7 @@ def glossary(text: str) -> list[tuple[list[str], str, str, str]]:
             plain = re.sub(r"[*`]|\[([^\]]*)\]\([^)]*\)", r"\1", meaning)
             lecture = re.search(r"\[(\d\d), part", meaning)
             names = [term, *filter(None, re.split(r"[,;]\s*", others))]
-            found.append((names, plain, place_of(term), lecture[1] if lecture else "00"))
+            found.append((names, plain, place_of(term), lecture[1] if lecture else "00", term in EVERYDAY))
     return found
 
 

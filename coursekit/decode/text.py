@@ -66,7 +66,7 @@ def suggest(model: GPT, tokenizer: BPE, text: str, k: int = 3, length: int = 4) 
     log_p[:, end_id] = -torch.inf  # a suggestion is text
     candidates = [((token,), p) for token, p in likeliest_tokens(log_p[-1], k)]
     begun = ""
-    if len(ids) > 1:
+    if len(ids) > 1 and ids[-1] != end_id:  # behind an end a new text begins
         last = ids.pop()
         begun = tokenizer.decode([last])
         fits = [i for i in range(len(tokenizer)) if i != last and tokenizer.decode([i]).startswith(begun)]

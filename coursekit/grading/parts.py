@@ -157,8 +157,14 @@ class Part:
             known = case.aspect in wrong and wrong[case.aspect][1] in (*self.suspects, *self.forbidden.values())
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
-        for aspect, (i, words) in wrong.items():
-            if self.reference and words not in self.suspects and words == self.compare(cases[i], usable[i]):
+        for aspect, (i, words) in wrong.items() if self.reference else ():
+            failed = [(c, answer) for c, answer in zip(cases, usable) if c.aspect == aspect and answer]
+            failed = [(c, answer) for c, answer in failed if self.compare(c, answer)]
+            if words in self.suspects and not self.explains(words, failed):  # in one case two mistakes can look alike
+                others = (other for other in self.suspects if self.explains(other, failed))
+                whole = next(((i, other) for other in others), None)
+                wrong[aspect] = whole or self.common_mistake(aspect, cases, usable) or (i, words)
+            elif words not in self.suspects and words == self.compare(cases[i], usable[i]):
                 wrong[aspect] = self.common_mistake(aspect, cases, usable) or (i, words)
         for aspect, others in self.needs.items():
             if aspect not in wrong and not shown & {*others}:
@@ -205,6 +211,19 @@ class Part:
             if difference(suspected, want, case.result) and difference(answer, suspected, case.result) is None:
                 return words
         return problem
+
+    def explains(self, words: str, failed: Sequence[tuple[Case, Arrays]]) -> bool:
+        """Whether all these wrong answers are what one of the suspects returns."""
+        for case, answer in failed:
+            try:
+                with np.errstate(all="ignore"):
+                    suspected = collect(self.suspects[words](*case.arguments))
+            except Exception:
+                return False
+            want = collect(self.reference(*case.arguments))
+            if not difference(suspected, want, case.result) or difference(answer, suspected, case.result):
+                return False
+        return bool(failed)
 
     def common_mistake(self, aspect: str, cases: Sequence[Case], usable: Sequence[Arrays]) -> tuple[int, str] | None:
         """What explains all that is wrong in an aspect: the number of the case that shows it, and words."""

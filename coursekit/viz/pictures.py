@@ -46,7 +46,7 @@ def image_html(share: np.ndarray, alt: str, colors: Colormap = VIRIDIS, width: i
     picture.save(buffer, format="png", optimize=True, transparency=32)
     data = base64.b64encode(buffer.getvalue()).decode()
     return (
-        f'<img alt="{html.escape(alt)}" style="width:{width}px;max-width:100%;image-rendering:pixelated" '
+        f'<img alt="{html.escape(alt)}" style="width:{width}px;max-width:100%;max-height:24rem;image-rendering:pixelated" '
         f'src="data:image/png;base64,{data}">'
     )
 
@@ -63,7 +63,7 @@ def table_html(caption: str, head: list[str], rows: list[list[Any]]) -> str:
         for name, *entries in rows
     )
     return (
-        f'<div style="overflow-x:auto"><table style="border-spacing:2px">'
+        f'<div style="overflow-x:auto"><table style="border-collapse:separate;border-spacing:.4em 2px">'
         f'<caption style="text-align:left">{html.escape(caption)}</caption>'
         f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )

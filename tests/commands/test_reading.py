@@ -76,10 +76,12 @@ def test_the_glossary_is_read_with_other_names_places_and_lectures():
     text = (
         "- **byte-pair encoding** (also: BPE; pairs, merged): It *merges* `a`. [01, part 3](../notebooks/01.ipynb)\n"
         "- **base (of pairs)**: Another. [12, part 3](x)\n- **loose**: Nowhere.\n"
+        "- **mask**: Hides. [02, part 1](x)\n"
     )
     assert glossary(text) == [
-        (["byte-pair encoding", "BPE", "pairs", "merged"], "It merges a. 01, part 3", "term-byte-pair-encoding", "01"),
-        (["loose"], "Nowhere.", "term-loose", "00"),
+        (["byte-pair encoding", "BPE", "pairs", "merged"], "It merges a. 01, part 3", "term-byte-pair-encoding", "01", False),
+        (["loose"], "Nowhere.", "term-loose", "00", False),
+        (["mask"], "Hides. 02, part 1", "term-mask", "02", True),
     ]
     placed = with_term_places(text)
     assert '- <span id="term-byte-pair-encoding"></span>**byte-pair encoding** (also' in placed

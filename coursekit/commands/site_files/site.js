@@ -1,13 +1,15 @@
 // On the site: the glossary's words explained where a page first uses them, what its reader has worked through, the
 // scripts of the widgets, and the page on paper.
-const TERMS = []; // [[names], meaning, place on the glossary's page, lecture]; filled in when the site is built
+const TERMS = []; // [[names], meaning, place on the glossary's page, lecture, everyday]; filled in when the site is built
 
 const article = document.querySelector("article.bd-article");
 const [, folder, page] = location.pathname.match(/([^/]*)\/([^/]*)\.html$/) ?? [];
 const OTHER = "a, button, code, pre, math, em, h1, h2, h3, h4, summary, table, script, style, .predict, .ck, .cell_input, .cell_output";
 
 /** Name in small letters -> its term; a name in capitals, such as IoU or KL, is one only as it is written. */
-const introduced = TERMS.filter((term) => term[3] <= page?.slice(0, 2)); // before, *advantage* is a word like others
+const number = page?.slice(0, 2);
+// before its lecture *advantage* is a word like others, and an everyday word is one again after it
+const introduced = TERMS.filter(([, , , lecture, everyday]) => (everyday ? lecture === number : lecture <= number));
 const known = new Map(introduced.flatMap((term) => term[0].map((name) => [name.toLowerCase(), {name, term}])));
 const names = [...known.keys()].sort((a, b) => b.length - a.length).map((name) => name.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&"));
 const WORD = new RegExp(`(?<![\\p{L}\\p{N}-])(${names.join("|")})(?:e?s)?(?![\\p{L}\\p{N}-])`, "giu");
@@ -114,6 +116,13 @@ function mountNear() {
 }
 
 addEventListener("DOMContentLoaded", mountNear); // now, the models that answer (page.js) are there
+
+// --- what is printed in columns
+
+/** Whether lines have numbers or words below each other, with runs of spaces between them. */
+const inColumns = (/** @type {string} */ text) => text.split("\n").filter((line) => /\S {2,}\S/.test(line)).length > 1;
+
+for (const printed of article?.querySelectorAll(".cell_output pre") ?? []) printed.classList.toggle("columns", inColumns(printed.textContent));
 
 // --- the contents of the page follow its reader
 

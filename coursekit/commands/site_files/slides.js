@@ -179,8 +179,10 @@ async function divideOpened(slide) {
 function note(slides) {
   let asking = null;
   for (const slide of slides) {
-    if ([...slide.querySelectorAll("strong, h2, h3, h4, .predict")].some((one) => one.textContent.startsWith("Predict"))) asking = slide;
+    const asked = [...slide.querySelectorAll("strong, h2, h3, h4, .predict")].find((one) => one.textContent.startsWith("Predict"));
     const answers = [...slide.querySelectorAll("details.answer")];
+    const asksNext = Boolean(asked && answers[0] && answers[0].compareDocumentPosition(asked) & Node.DOCUMENT_POSITION_FOLLOWING);
+    if (asked && !asksNext) asking = slide;
     if (!answers.length) continue;
     for (const own of new Set([asking ?? slide, slide])) {
       const notes = document.createElement("aside");
@@ -188,7 +190,7 @@ function note(slides) {
       for (const answer of answers) notes.append(...[...answer.cloneNode(true).childNodes].filter((x) => x.nodeName !== "SUMMARY"));
       own.append(notes);
     }
-    asking = null;
+    asking = asksNext ? slide : null;
   }
 }
 
@@ -256,7 +258,11 @@ async function begin() {
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
     }}});
-  const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
+  const fit = async () => { // a widget may have grown since it was measured, and is laid out anew when it comes into sight
+    const slide = Reveal.getCurrentSlide();
+    await settled();
+    shrink(slide);
+  };
   Reveal.on("slidechanged", () => {
     fit();
     // reveal.js remembers how far one was in each part, and would go on there: after a jump back that passes over slides

@@ -32,7 +32,7 @@ export async function suggest(model, text, k, length) {
   const ahead = logP(ids.length - 1);
   let candidates = likeliest(ahead).map((token) => ({tokens: [token], p: ahead[token]}));
   let begun = "";
-  if (ids.length > 1) {
+  if (ids.length > 1 && ids.at(-1) !== end) { // behind an end a new text begins
     const before = logP(ids.length - 2);
     const last = ids.at(-1);
     ids = ids.slice(0, -1);
