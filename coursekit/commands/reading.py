@@ -71,7 +71,7 @@ def with_places(table: str, claims: list[dict[str, Any]], placed: set[str], page
     return table
 
 
-# They mean something else, too, such as the temperature of the air: explained in the lecture that introduces them alone.
+# They mean something else, too, such as the temperature of the air: explained only in the lecture that introduces them.
 EVERYDAY = {
     *("advantage", "bias", "block", "centring", "claim", "collapse", "gate", "gradient", "head", "horizon", "mask"),
     *("policy", "reference", "rival", "segment", "smoothing", "span", "splits", "surprise", "temperature", "view"),

@@ -46,7 +46,8 @@ def image_html(share: np.ndarray, alt: str, colors: Colormap = VIRIDIS, width: i
     picture.save(buffer, format="png", optimize=True, transparency=32)
     data = base64.b64encode(buffer.getvalue()).decode()
     return (
-        f'<img alt="{html.escape(alt)}" style="width:{width}px;max-width:100%;max-height:24rem;image-rendering:pixelated" '
+        f'<img alt="{html.escape(alt)}" '
+        f'style="width:{width}px;max-width:100%;max-height:24rem;image-rendering:pixelated" '
         f'src="data:image/png;base64,{data}">'
     )
 

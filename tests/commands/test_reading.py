@@ -79,7 +79,13 @@ def test_the_glossary_is_read_with_other_names_places_and_lectures():
         "- **mask**: Hides. [02, part 1](x)\n"
     )
     assert glossary(text) == [
-        (["byte-pair encoding", "BPE", "pairs", "merged"], "It merges a. 01, part 3", "term-byte-pair-encoding", "01", False),
+        (
+            ["byte-pair encoding", "BPE", "pairs", "merged"],
+            "It merges a. 01, part 3",
+            "term-byte-pair-encoding",
+            "01",
+            False,
+        ),
         (["loose"], "Nowhere.", "term-loose", "00", False),
         (["mask"], "Hides. 02, part 1", "term-mask", "02", True),
     ]
