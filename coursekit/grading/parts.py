@@ -329,8 +329,12 @@ class Part:
             got = answer.get(name)
             if got is not None and right.size <= 12 and got.size <= 12 and case.result in ("", name):
                 label = "" if name == "value" else f" ({ordinal(name)})"
-                for title, array in (("returned", got), ("expected", right)):
-                    lines.append(f"{title}{label}: {np.array2string(array, precision=4, suppress_small=True)}")
+                shown = [np.array2string(array, precision=4, suppress_small=True) for array in (got, right)]
+                lines += [f"{title}{label}: {text}" for title, text in zip(("returned", "expected"), shown)]
+                if shown[0] == shown[1] and got.shape == right.shape and (got != right).any():
+                    lines.append(
+                        f"They differ by up to {np.nanmax(np.abs(got.astype(float) - right.astype(float))):.1e}."
+                    )
         return [part for line in lines for part in line.splitlines()]
 
 

@@ -46,6 +46,20 @@ def test_what_an_earlier_run_left_is_told(first, second, says, shell, capsys):
     assert history.left_over(shell.user_ns["f"]) == "", "mended"
 
 
+@pytest.mark.parametrize(
+    "given", ["def given(x):\n    return f(x)", "class given:\n    def __call__(self, x):\n        return f(x)"]
+)
+def test_what_a_given_function_calls_is_not_left_over_either(given, shell, capsys):
+    shell.run_cell("def f(x):\n    return x and f(x - 1)", cell_id="answer")
+    shell.run_cell(given, cell_id="given")
+    assert history.left_over(shell.user_ns["given"]) == ""
+    shell.run_cell("def f(x)\n    return x", cell_id="answer")
+    shell.run_cell(given, cell_id="given")
+    assert "stopped with SyntaxError" in history.left_over(shell.user_ns["given"])
+    shell.run_cell(GOOD, cell_id="answer")
+    assert history.left_over(shell.user_ns["given"]) == ""
+
+
 def test_what_comes_from_elsewhere_or_from_cells_without_a_name_is_checked(shell, capsys):
     shell.run_cell(GOOD)
     shell.run_cell("def f(x)")

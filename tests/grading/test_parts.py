@@ -12,6 +12,7 @@ import torch
 from coursekit.commands.lectures import home
 from coursekit.grading import checks
 from coursekit.grading.calls import collect
+from coursekit.grading.checks import self_attention
 from coursekit.grading.checks.common import chosen_together, dealt, sizes, tied, tied_neighbours
 from coursekit.grading.mistakes import Compared, alike, by_task, recognise
 from coursekit.grading.parts import Case, CheckFailed, Part
@@ -283,3 +284,22 @@ def test_the_marking_gives_the_points_of_the_notebook(exercise):
                 with contextlib.suppress(CheckFailed):
                     marked(result, seed=seed)
                 assert marked.earned == points, words
+
+
+def test_the_mistake_that_explains_all_is_told_and_not_one_that_explains_a_single_case():
+    """Without a mask the keys with huge scores win, too, where -20 is filled in."""
+
+    def unmasked(query, key, value, mask):
+        weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(dim=-1)
+        return weights @ value, weights
+
+    for seed in range(3):
+        with pytest.raises(CheckFailed, match="mask +0 of 4: this is the result if the mask is not used"):
+            self_attention.attention(unmasked, seed)
+
+
+def test_numbers_that_look_alike_are_told_apart():
+    part = self_attention.masked_softmax
+    case = replace(part.draw(0)[0], arguments=(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)))
+    told = part.details(case, 0, {"value": np.array([[0.50002, 0.49998]])})
+    assert told[-3:] == ["returned: [[0.5 0.5]]", "expected: [[0.5 0.5]]", "They differ by up to 2.0e-05."]
