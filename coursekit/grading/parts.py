@@ -332,9 +332,8 @@ class Part:
                 shown = [np.array2string(array, precision=4, suppress_small=True) for array in (got, right)]
                 lines += [f"{title}{label}: {text}" for title, text in zip(("returned", "expected"), shown)]
                 if shown[0] == shown[1] and got.shape == right.shape and (got != right).any():
-                    lines.append(
-                        f"They differ by up to {np.nanmax(np.abs(got.astype(float) - right.astype(float))):.1e}."
-                    )
+                    apart = np.abs(got.astype(float) - right.astype(float))
+                    lines.append(f"They differ by up to {np.nanmax(apart):.1e}.")
         return [part for line in lines for part in line.splitlines()]
 
 

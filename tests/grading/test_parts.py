@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coursekit.commands.lectures import home
-from coursekit.grading import checks
+from coursekit.grading import checks, parts
 from coursekit.grading.calls import collect
 from coursekit.grading.checks import self_attention
 from coursekit.grading.checks.common import chosen_together, dealt, sizes, tied, tied_neighbours
@@ -294,11 +294,12 @@ def test_the_mistake_that_explains_all_is_told_and_not_one_that_explains_a_singl
         return weights @ value, weights
 
     for seed in range(3):
-        with pytest.raises(CheckFailed, match="mask +0 of 4: this is the result if the mask is not used"):
+        with pytest.raises(CheckFailed, match=r"mask +0 of 4: this is the result if the mask is not used"):
             self_attention.attention(unmasked, seed)
 
 
-def test_numbers_that_look_alike_are_told_apart():
+def test_numbers_that_look_alike_are_told_apart(monkeypatch):
+    monkeypatch.setattr(parts, "difference", lambda *given: "not near enough")
     part = self_attention.masked_softmax
     case = replace(part.draw(0)[0], arguments=(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)))
     told = part.details(case, 0, {"value": np.array([[0.50002, 0.49998]])})
