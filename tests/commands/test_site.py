@@ -217,6 +217,9 @@ def write_talk(root: Path) -> None:
             ("loops", "slide", loops, [output(text_plain="looped")]),
             ("leading", "slide", leading, []),
             ("wide", "slide", "print(rows)", [printed("\n".join(f"{name:60}{0.5:60}" for name in "abc"))]),
+            ("asks", "slide", "**Predict.** *What first?*", []),
+            ("answers-and-asks", "subslide", answer.replace("Because", "First") + "\n\n**Predict.** *What then?*", []),
+            ("answers", "subslide", answer.replace("Because", "Then"), []),
             ("end", "slide", answer.replace("Because.", reasons), []),
             ("end-2", "subslide", "The end.", []),
         ],
@@ -892,6 +895,19 @@ def test_an_opened_answer_fits_too_and_is_in_the_notes(open_page):
     first = f"{slides}.find((slide) => /Predict/.test(slide.innerHTML))"
     asking = page.evaluate(f"{first}.querySelector('.notes').innerHTML")
     assert "Because." in asking, "the speaker knows it before"
+
+
+@pytest.mark.browser
+def test_a_slide_that_answers_and_asks_has_both_answers_in_its_notes(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    notes = {
+        asked: page.locator(".slides section:not(:has(section))", has_text=asked).locator(".notes").all_text_contents()
+        for asked in ("What first?", "What then?")
+    }
+    assert ["First." in text for text in notes["What first?"]] == [True]
+    assert not any("Then." in text for text in notes["What first?"])
+    assert sum("Then." in text for text in notes["What then?"]) == 1
 
 
 @pytest.mark.browser
