@@ -97,3 +97,18 @@ def test_suggestions_are_those_without_dropout_and_the_model_stays_in_its_mode()
     found = [suggest(model.train(mode), tokenizer, "abc c") for mode in (False, True)]
     assert found[0] == found[1]
     assert model.training
+
+
+@torch.no_grad()
+def test_behind_an_end_a_new_text_begins():
+    """The end is no text that could be written on: what comes after it has a probability."""
+    tokenizer = BPE.train(["abc cab ca bc"], 264, [END])
+    model = GPT(GPTConfig(len(tokenizer), 16, 2, 32, 2, 20))
+    shaken(model, model.positions.encoding)
+    for token in range(len(tokenizer)):
+        if not tokenizer.decode([token]).isalpha() or not tokenizer.decode([token]).isascii():
+            model.tokens.weight[token] = 0
+    assert tokenizer.encode("abc" + END)[-1] == tokenizer.ids[END]
+    found = suggest(model, tokenizer, "abc" + END, 3, 3)
+    assert len(found) == 3
+    assert all(0 < p < 1 for _, p in found)
