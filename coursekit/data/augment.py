@@ -49,7 +49,8 @@ def draw_boxes(
         raise ValueError(f"scale={scale}: must be two shares of the area in 0..1, above 0, the smaller one first")
     if not 0 < ratio[0] <= ratio[1]:
         raise ValueError(f"ratio={ratio}: must be two numbers above 0, the smaller one first")
-    if ratio[0] * height * scale[1] > width or width * scale[1] > ratio[1] * height:
+    largest = (1 - 1e-9) * scale[1]  # rounding is no reason to refuse the whole image
+    if ratio[0] * height * largest > width or width * largest > ratio[1] * height:
         raise ValueError(
             f"scale={scale}, ratio={ratio}: the largest do not fit into {height} × {width}: lower the scale"
         )

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 from scipy.ndimage import gaussian_filter
@@ -196,6 +196,7 @@ def test_boxes_are_drawn_evenly():
     more=st.floats(0, 1),
     wide=st.floats(1, 4),
 )
+@example(seed=0, height=11, width=15, low=1.0, more=0.0, wide=1.0)  # 15 / 11 is rounded up
 def test_boxes_lie_in_the_image_and_keep_their_bounds(seed, height, width, low, more, wide):
     scale = (low, low + (1 - low) * more)
     ratio = (width / height / wide, width / height * wide)
