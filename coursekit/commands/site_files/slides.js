@@ -258,11 +258,7 @@ async function begin() {
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
     }}});
-  const fit = async () => { // a widget may have grown since it was measured, and is laid out anew when it comes into sight
-    const slide = Reveal.getCurrentSlide();
-    await settled();
-    shrink(slide);
-  };
+  const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
   Reveal.on("slidechanged", () => {
     fit();
     // reveal.js remembers how far one was in each part, and would go on there: after a jump back that passes over slides
