@@ -122,7 +122,7 @@ addEventListener("DOMContentLoaded", mountNear); // now, the models that answer 
 /** Whether lines have numbers or words below each other, with runs of spaces between them. */
 const inColumns = (/** @type {string} */ text) => text.split("\n").filter((line) => /\S {2,}\S/.test(line)).length > 1;
 
-for (const printed of article?.querySelectorAll(".cell_output pre") ?? []) printed.classList.toggle("columns", inColumns(printed.textContent));
+for (const printed of article?.querySelectorAll(".cell_output .output:not(.text_html) pre") ?? []) printed.classList.toggle("columns", inColumns(printed.textContent));
 
 // --- the contents of the page follow its reader
 
