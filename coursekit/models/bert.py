@@ -31,6 +31,7 @@ from coursekit.nn.checks import (
     check_sizes,
     check_text,
 )
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.modes import evaluating
@@ -113,7 +114,7 @@ class Bert(Pretrained):
         self.positions = LearnedPositions(c.max_length, c.d_model)
         self.segments = nn.Embedding(2, c.d_model)
         self.norm = nn.LayerNorm(c.d_model, eps=EPS)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),
@@ -290,7 +291,7 @@ class BertForSequenceClassification(Pretrained):
     def __init__(self, bert: Bert, labels: Sequence[str]):
         super().__init__()
         check_labels(labels)
-        self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
+        self.bert, self.labels, self.dropout = bert, tuple(labels), Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
         init_weights(self.classifier)
 
@@ -315,7 +316,7 @@ class BertForTokenClassification(Pretrained):
     def __init__(self, bert: Bert, labels: Sequence[str]):
         super().__init__()
         check_labels(labels)
-        self.bert, self.labels, self.dropout = bert, tuple(labels), nn.Dropout(bert.config.dropout)
+        self.bert, self.labels, self.dropout = bert, tuple(labels), Dropout(bert.config.dropout)
         self.classifier = nn.Linear(bert.config.d_model, len(self.labels))
         init_weights(self.classifier)
 

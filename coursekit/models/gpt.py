@@ -28,6 +28,7 @@ from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
 
@@ -122,7 +123,7 @@ class GPT(Pretrained):
         self.gradient_checkpointing = False
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.positions = LearnedPositions(c.max_length, c.d_model)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),

@@ -29,6 +29,7 @@ from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.cache import Cache, WindowCache
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
@@ -146,7 +147,7 @@ class Llama(Pretrained):
         super().__init__()
         self.config = c = config
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         norm = partial(RMSNorm, eps=c.eps)
         self.blocks = nn.ModuleList(
             Block(

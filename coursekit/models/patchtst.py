@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_dropout, check_heads, check_history, check_shape, check_sizes
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.losses import pinball_loss
 from coursekit.nn.positions import LearnedPositions
 from coursekit.nn.revin import denormalise, normalise
@@ -84,7 +85,7 @@ class PatchEncoder(nn.Module):
         self.config = c = config
         self.embedding = nn.Linear(c.patch_size, c.d_model)
         self.positions = LearnedPositions(c.n_patches, c.d_model)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             Block(
                 MultiHeadAttention(c.d_model, c.n_heads, dropout=c.dropout),

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents
 from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_token
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.losses import real_rows
 from coursekit.nn.modes import evaluating
 
@@ -72,7 +73,7 @@ class RNNLM(nn.Module):
         self.embedding = nn.Embedding(c.vocab_size, c.embed_size)
         self.rnn = CELLS[c.cell](c.embed_size, c.hidden_size, batch_first=True)
         self.to_logits = nn.Linear(c.hidden_size, c.vocab_size)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         if c.tied:
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)  # the logits would be wild otherwise
             self.to_logits.weight = self.embedding.weight

@@ -30,6 +30,7 @@ from coursekit.nn.checks import (
     check_text,
     check_token,
 )
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
@@ -118,7 +119,7 @@ class Transformer(nn.Module):
         self.positions = (SinusoidalPositions if c.positions == "sinusoidal" else LearnedPositions)(
             c.max_length, c.d_model
         )
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         attention = partial(
             MultiHeadAttention, c.d_model, c.n_heads, dropout=c.dropout, d_key=c.d_key, d_value=c.d_value
         )

@@ -24,6 +24,7 @@ from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward, LastBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_probability, check_sizes
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.positions import GridPositions, check_resize
 
 POOLINGS = ("class", "mean")
@@ -180,7 +181,7 @@ class ViT(Pretrained):
         n_prefix_tokens = 1 if c.pooling == "class" else 0
         self.class_token = nn.Parameter(torch.zeros(1, c.d_model)) if n_prefix_tokens else None
         self.positions = GridPositions(c.image_size // c.patch_size, c.d_model, n_prefix_tokens, c.resize)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.blocks = nn.ModuleList(
             (Block if i < c.n_layers - 1 else LastBlock)(
                 MultiHeadAttention(c.d_model, c.n_heads),  # no dropout of the weights (appendix B.1)

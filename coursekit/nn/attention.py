@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_attention, check_probability, check_sequence
+from coursekit.nn.dropout import drop
 from coursekit.nn.masks import causal_mask
 
 
@@ -28,7 +29,7 @@ def attention_formula(
     scaled = query * Dh**-0.5  # (B, H, T, Dh); before the product, which could overflow in float16
     scores = scaled @ key.transpose(-2, -1)  # (B, H, T, Dh) @ (B, H, Dh, S) -> (B, H, T, S)
     weights = scores.softmax(dim=-1) if mask is None else masked_softmax(scores, mask)  # (B, H, T, S), rows sum to 1
-    kept = F.dropout(weights, dropout, training=dropout > 0)  # (B, H, T, S)
+    kept = drop(weights, dropout)  # (B, H, T, S)
     attended = kept @ value  # (B, H, T, S) @ (B, H, S, Dv) -> (B, H, T, Dv)
     return attended, weights
 
@@ -154,7 +155,7 @@ def attend(
     if T == 1:
         causal = False  # nothing is later than the last position
     grouped = {"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {}
-    by_formula = need_weights or fused_is_slow(query, key)
+    by_formula = need_weights or fused_is_slow(query, key, dropout)
     if mask is None and not by_formula and (not causal or T == S):
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, **grouped), None
     if causal:
@@ -176,14 +177,19 @@ def attend(
     return attended, weights if need_weights else None
 
 
-def fused_is_slow(query: Tensor, key: Tensor) -> bool:
+def fused_is_slow(query: Tensor, key: Tensor, dropout: float = 0.0) -> bool:
     """Whether the formula takes less time than the fused kernel.
 
-    That is so in training in bfloat16 on a CPU, where the kernel is up to 7 times slower. Beyond 256 positions the
-    kernel is faster there too, and needs less memory.
+    That is so in training on a CPU: with dropout, which the kernel there lacks, so that PyTorch takes the formula too,
+    with its slower dropout; and in bfloat16, where the kernel is up to 7 times slower. There it is faster beyond 256
+    positions, and needs less memory.
     """
+    if query.device.type != "cpu":
+        return False
+    if dropout > 0:
+        return True
     learns = torch.is_grad_enabled() and query.requires_grad
-    if not (learns and query.device.type == "cpu" and query.dtype == torch.bfloat16):
+    if not (learns and query.dtype == torch.bfloat16):
         return False
     return query.shape[-2] * key.shape[-2] <= 256**2  # last, so that an export for all lengths has no such bound
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from coursekit.nn.attention import Attention, MultiHeadAttention
 from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_probability
+from coursekit.nn.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -48,7 +49,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.gate = nn.Linear(d_model, d_ff, bias=bias) if gated else None
         self.down = nn.Linear(d_ff, d_model, bias=bias)
-        self.activation, self.dropout = activation, nn.Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         act = ACTIVATIONS[self.activation]
@@ -84,7 +85,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = norm
         self.norm_first = norm_first
-        self.dropout, self.drop_path = nn.Dropout(dropout), DropPath(drop_path)
+        self.dropout, self.drop_path = Dropout(dropout), DropPath(drop_path)
 
     def forward(self, x: Tensor, branch: Callable[..., Tensor], **options: Any) -> Tensor:
         """(B, T, D) -> (B, T, D); ``options`` are what the branch is given besides its input."""

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import coursekit.nn.attention
+import coursekit.nn.dropout
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, DecoderBlock, DropPath, FeedForward
 from coursekit.nn.cache import Cache
@@ -170,8 +172,10 @@ def test_gradients_of_a_block_are_those_of_finite_differences(norm_first, genera
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_dropout_stands_where_pytorch_has_it(norm_first, generator):
-    """The same random numbers are drawn in the same order: weights, branches and hidden units are all dropped."""
+def test_dropout_stands_where_pytorch_has_it(norm_first, generator, monkeypatch):
+    """With PyTorch's draws on both sides: weights, branches and hidden units are all dropped, in the same order."""
+    for module in (coursekit.nn.attention, coursekit.nn.dropout):
+        monkeypatch.setattr(module, "drop", nn.functional.dropout)
     # one sample: torch's attention returns a batch in another layout, which dropout fills in another order
     x, memory = (torch.randn(1, n, D, generator=generator, dtype=torch.float64) for n in (5, 7))
     ours, theirs, _ = encoder_pair(norm_first, "relu", 1e-5, dropout=0.4)

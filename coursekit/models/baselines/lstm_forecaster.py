@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from coursekit.nn.checks import check_dropout, check_history, check_sizes
+from coursekit.nn.dropout import Dropout
 from coursekit.nn.revin import denormalise, normalise
 
 
@@ -53,7 +54,7 @@ class LSTMForecaster(nn.Module):
         self.config = c = config
         between = c.dropout if c.n_layers > 1 else 0.0  # torch warns of a dropout behind a single layer
         self.lstm = nn.LSTM(1, c.hidden_size, c.n_layers, batch_first=True, dropout=between)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.head = nn.Linear(c.hidden_size, c.horizon)
 
     def forward(self, history: Tensor) -> Tensor:
