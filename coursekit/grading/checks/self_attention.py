@@ -91,6 +91,13 @@ def filled_with_a_number(query: Tensor, key: Tensor, mask: Tensor | None) -> Ten
     return (scores if mask is None else scores.masked_fill(~mask, -20.0)).softmax(dim=-1)
 
 
+UPSIDE_DOWN = "the mask is upside down: True means that a key may be attended to"
+
+
+def other_way(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else ~mask
+
+
 def mask_afterwards(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return scaled_weights(query, key, None) * (1 if mask is None else mask)
 
@@ -188,6 +195,7 @@ attention = Part(
         "the keys are added up: the weights belong to the values": (
             lambda query, key, value, mask: attention_reference(query, key, key, mask)
         ),
+        UPSIDE_DOWN: given(attention_reference, mask=other_way),
         LOW: partial(attention_reference, weigh=filled_with_a_number),
     },
     forbidden=dict.fromkeys(("scaled_dot_product_attention", *MULTI_HEAD), BY_HAND_ATTENTION),
@@ -258,6 +266,7 @@ multi_head_attention = Part(
         "the output projection is missing: apply self.out to the joined heads": given(
             heads_reference, out_weight=lambda W: torch.eye(len(W)), out_bias=torch.zeros_like
         ),
+        UPSIDE_DOWN: given(heads_reference, mask=other_way),
         LOW: partial(heads_reference, weigh=filled_with_a_number),
     },
     forbidden=dict.fromkeys(

@@ -80,6 +80,9 @@ def attention(query, key, value, mask=None):
     (10, "masked after the softmax", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1) * mask"),
     (0, "divided by the square root of Dv", "query.shape[-1]", "value.shape[-1]"),
     (10, "the mask is on the wrong axis", "(scores, mask)", "(scores, mask.mT)"),
+    (10, "the mask is upside down", "(scores, mask)", "(scores, ~mask)"),
+    (10, "the mask is upside down: True means", "course.masked_softmax(scores, mask)",
+     "scores.masked_fill(mask, -torch.inf).softmax(dim=-1)"),
     (5, "the weights belong to the values", "weights @ value", "weights @ key"),
     (0, "the results are in the wrong order", "return weights @ value, weights", "return weights, weights @ value"),
     (10, "the forbidden scores get a number such as -20",
@@ -152,6 +155,7 @@ class MultiHeadAttention(nn.Module):
     (0, "the output projection is missing", "self.out(together.reshape(B, T, D))", "together.reshape(B, T, D)"),
     (0, "attend returns a pair, of which you need the first", "heads, _ = ", "heads = "),
     (18, "the mask is not used", "value, mask)", "value)"),
+    (18, "the mask is upside down", "value, mask)", "value, None if mask is None else ~mask)"),
     (18, "mask (H, T, T)", "B, T, D = x.shape", """B, T, D = x.shape
         if mask is not None and mask.dim() == 3:
             mask = mask[:, None]"""),
