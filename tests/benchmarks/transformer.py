@@ -105,14 +105,15 @@ def block_beside_berts(device: torch.device) -> Iterator[Row]:
     yield from both_ways("Block", "transformers (BERT's layer)", *call, theirs, their_call, device)
 
 
-def model() -> Transformer:
-    return Transformer(TransformerConfig(V, D, H, F, LAYERS, dropout=0.0, max_length=128))
+def model(dropout: float = 0.0) -> Transformer:
+    return Transformer(TransformerConfig(V, D, H, F, LAYERS, dropout=dropout, max_length=128))
 
 
-def whole(device: torch.device) -> Iterator[Row]:
+def beside_pytorch(device: torch.device, dropout: float) -> tuple[Transformer, Work, nn.Module, Work]:
+    """Ours and theirs, each with a call; both read our embedding."""
     _, real, source = inputs(device)
-    ours = model().to(device)
-    theirs = nn.Transformer(D, H, LAYERS, LAYERS, F, dropout=0.0, batch_first=True).to(device)
+    ours = model(dropout).to(device)
+    theirs = nn.Transformer(D, H, LAYERS, LAYERS, F, dropout=dropout, batch_first=True).to(device)
     later = nn.Transformer.generate_square_subsequent_mask(T, device=device)
 
     def their_call() -> torch.Tensor:
@@ -125,9 +126,18 @@ def whole(device: torch.device) -> Iterator[Row]:
         )
         return out @ ours.embedding.weight.T
 
-    yield from both_ways(
-        "Transformer", "torch.nn", ours, lambda: ours(source, real, source), theirs, their_call, device
-    )
+    return ours, lambda: ours(source, real, source), theirs, their_call
+
+
+def whole(device: torch.device) -> Iterator[Row]:
+    yield from both_ways("Transformer", "torch.nn", *beside_pytorch(device, dropout=0.0), device)
+
+
+def whole_with_dropout(device: torch.device) -> Iterator[Row]:
+    ours, call, theirs, their_call = beside_pytorch(device, dropout=0.1)
+    what, aim = f"{device}: Transformer with dropout, training step", 1.1 if device.type == "cpu" else PAR
+    row = Row(TOPIC, what, "torch.nn", at_least=aim, measured_in="steps/s")
+    yield race(row, train(ours, call, device), train(theirs, their_call, device), amount=TRAIN)
 
 
 def marian(device: torch.device) -> nn.Module:
@@ -182,5 +192,5 @@ def decoding(device: torch.device) -> Iterator[Row]:
 
 
 def parts() -> list[Callable[[], Iterator[Row]]]:
-    found = (attention, block, block_beside_berts, whole, whole_beside_marian, decoding)
+    found = (attention, block, block_beside_berts, whole, whole_with_dropout, whole_beside_marian, decoding)
     return [partial(part, device) for device in devices() for part in found]
