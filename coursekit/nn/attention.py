@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from coursekit.nn.cache import Cache
-from coursekit.nn.checks import check_attention, check_probability, check_sequence
+from coursekit.nn.checks import can_sync, check_attention, check_probability, check_sequence
 from coursekit.nn.dropout import drop
 from coursekit.nn.masks import causal_mask
 
@@ -164,7 +164,10 @@ def attend(
     has_any_key = None
     if mask is not None:
         has_any_key = mask.any(dim=-1, keepdim=True)  # (…, T, 1); other rows are let through here and set to 0 below
-        mask = mask | ~has_any_key
+        if can_sync(mask) and has_any_key.all():
+            has_any_key = None  # as in nearly every call: that spares going through all results once more
+        else:
+            mask = mask | ~has_any_key
     if by_formula:
         if grouped:  # (B, G, S, Dh) -> (B, H, S, Dh)
             key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], dim=-3) for x in (key, value))
