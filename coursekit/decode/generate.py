@@ -66,6 +66,12 @@ def next_logits(model: GPT, ids: Tensor, mask: Tensor | None, caches: list[Cache
         return model.logits(model.hidden(ids, mask, caches)[:, -1])
 
 
+def check_stop(stop: Sequence[int], vocab_size: int) -> None:
+    """Refuse to stop at a token that no text can have."""
+    if unknown := [token for token in stop if not 0 <= token < vocab_size]:
+        raise ValueError(f"stop: token {unknown[0]} is not one of the {vocab_size} in the vocabulary")
+
+
 @torch.inference_mode()
 def stream(
     model: GPT,
@@ -103,8 +109,7 @@ def stream(
     for check, value in ((check_top_k, top_k), (check_top_p, top_p)):  # at temperature 0 nobody else looks at them
         if value is not None:
             check(value)
-    if unknown := [token for token in stop if not 0 <= token < model.config.vocab_size]:
-        raise ValueError(f"stop: token {unknown[0]} is not one of the {model.config.vocab_size} in the vocabulary")
+    check_stop(stop, model.config.vocab_size)
     ids, mask = left_padded(ids, mask)
     caches = model.new_caches(check_length(model, ids, max_new))
     written, ended = ids, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
@@ -150,6 +155,7 @@ def beam_search(
         alpha: strength of the length penalty, 0 for none.
     """
     check_beams(beams, alpha, model.config.vocab_size)
+    check_stop(stop, model.config.vocab_size)
     ids, mask = left_padded(ids, mask)
     caches = model.new_caches(check_length(model, ids, max_new))
     first = next_logits(model, ids, mask, caches)
