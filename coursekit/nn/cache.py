@@ -11,7 +11,7 @@ class Cache:
     """Keys and values of the positions so far, for decoding step by step; their memory is allocated once.
 
     Use it without gradients: every ``append`` writes into the same memory, so a backward pass through a step fails
-    once another step has followed.
+    once another step has followed, and ``reorder`` is refused by PyTorch.
 
     Args:
         max_length: largest number of positions, those of the prompt included; ``append`` refuses more.
@@ -29,6 +29,7 @@ class Cache:
         self.max_length, self.length = max_length, 0
         self.key: Tensor | None = None
         self.value: Tensor | None = None
+        self.spare: tuple[Tensor, Tensor] | None = None  # two memories take turns: new ones each time would take longer
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add keys and values (B, G, T, Dh); return all so far, (B, G, S, Dh).
@@ -58,11 +59,12 @@ class Cache:
         """Let row i of the batch go on from what row ``rows[i]`` holds (beam search)."""
         if self.key is None:
             return
-        # rows are moved within the same memory: allocating new memory at each step would take longer
-        held = [x[:, :, : self.length].index_select(0, rows) for x in (self.key, self.value)]
-        if len(rows) != len(self.key):
-            self.key, self.value = (x.new_empty(len(rows), *x.shape[1:]) for x in (self.key, self.value))
-        self.key[:, :, : self.length], self.value[:, :, : self.length] = held
+        before, shape = (self.key, self.value), (len(rows), *self.key.shape[1:-1])
+        if self.spare is None or self.spare[0].shape[:-1] != shape:
+            self.spare = tuple(x.new_empty(*shape, x.shape[-1]) for x in before)
+        for x, moved in zip(before, self.spare):
+            torch.index_select(x[:, :, : self.length], 0, rows, out=moved[:, :, : self.length])
+        (self.key, self.value), self.spare = self.spare, before
 
 
 class WindowCache(Cache):

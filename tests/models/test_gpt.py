@@ -244,6 +244,7 @@ def test_with_caches_piece_by_piece_is_the_same(preset, seed, pieces, padding):
     torch.testing.assert_close(found[real[:, :end]], expected[:, :end][real[:, :end]], atol=1e-12, rtol=1e-12)
 
 
+@torch.inference_mode()
 def test_caches_can_be_reordered():
     """As beam search does: row i goes on from what another row holds."""
     model, (ids, _) = make(), batch()
