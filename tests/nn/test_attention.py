@@ -240,6 +240,7 @@ def test_with_a_cache_piece_by_piece_is_the_same(steps, generator):
         module(x[:, :1], causal=True, cache=cache)
 
 
+@torch.inference_mode()
 def test_the_cache_of_a_memory_is_filled_once_and_can_be_reordered(generator):
     module = randomise(MultiHeadAttention(8, 2)).double()
     x, memory = (torch.randn(3, n, 8, generator=generator).double() for n in (2, 5))
