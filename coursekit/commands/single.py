@@ -4,7 +4,7 @@ The code is cut out of the package's files, docstrings and comments included: al
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
 as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
 
-With ``--plain``, only the first paragraph of each docstring stays, and the checks of arguments go.
+With ``--plain``, only the first paragraph of each docstring stays, arguments are not checked, and dropout is PyTorch's.
 """
 
 import ast
@@ -20,6 +20,8 @@ from coursekit.commands.lectures import LectureError
 ROOT = Path(__file__).parents[2]
 HUB = "coursekit.models.pretrained"  # left out: it reads and writes Hugging Face's files, with the room convert
 CHECKS, DEMOS = "coursekit.nn.checks", "coursekit.commands.demos"  # the last two sections
+DROPOUT = "coursekit.nn.dropout"  # in a plain file PyTorch's, slower on a CPU, takes the place of what it defines:
+PYTORCHS = {"Dropout": "nn.Dropout", "drop": "F.dropout"}
 HEAD = """\
 # Written by `coursekit single {model}`; the files that it is taken from are named below.
 # Copyright (c) 2026 the authors of "Attention, hands on". SPDX-License-Identifier: MIT
@@ -265,6 +267,7 @@ def single(model: str, plain: bool = False) -> str:
     kept, imports = needed(own)
     unused = unused_methods(own, kept)
     if plain:
+        kept.pop(DROPOUT, None)
         whole = "\n".join(section(module, kept[module], True, unused) for module in kept if module != CHECKS)
         read = names_read(ast.parse(shorter(whole)))
         for module in kept.keys() - {DEMOS}:
@@ -278,7 +281,8 @@ def single(model: str, plain: bool = False) -> str:
     left_out = fill(LEFT_OUT.format(", ".join(cut)), 118, initial_indent="# ", subsequent_indent="# ") + "\n"
     head = HEAD.format(model=model + " --plain" * plain) + (left_out if cut else "")
     code = "\n\n\n".join(section(module, kept[module], module == own, unused) for module in order) + "\n"
-    code = shorter(code) if plain else code
+    if plain:
+        code = shorter(re.sub(rf"\b({'|'.join(PYTORCHS)})(?=\()", lambda name: PYTORCHS[name[0]], code))
     read = names_read(ast.parse(code))
     above = import_lines({found for name, found in imports.items() if name in read})
     text = "\n\n".join([head + opening(model, contents(kept, order, source(own).docstring + code, plain)), above, code])
