@@ -1,4 +1,5 @@
 import os
+from functools import cache
 
 import pytest
 
@@ -12,3 +13,13 @@ def bubblewrap():
         if os.environ.get("CI"):
             pytest.fail(f"no sandbox: {problem}")
         pytest.skip(problem)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def alembic_version():
+    """For each new gradebook nbgrader asks another Python for the version of its tables, which stays the same."""
+    from nbgrader import api
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "get_alembic_version", cache(api.get_alembic_version))
+        yield
