@@ -279,7 +279,8 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
             notebook = read_notebook(path)
             note = f"{path.stem} is not executed yet, so its page has no outputs: coursekit run {number(path)}"
         elif is_stale(notebook, path):
-            note = f"{path.stem} has changed since it was executed: coursekit run {number(path)}"
+            stale = f"{path.stem} has changed since it was executed, so its text and its numbers may disagree"
+            note = f"{stale}: coursekit run {number(path)}"
         if note:
             say(note)
             notebook.cells.insert(1, nbformat.v4.new_markdown_cell(f"```{{note}}\n{note}\n```"))
@@ -424,11 +425,22 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
     )
 
 
+TO_TRY = {  # widgets that a visitor can try first
+    "06_gpt.html#writing-and-completing-code": "write with GPT",
+    "05_bert.html#where-do-the-heads-look": "watch BERT's heads",
+    "09_dino.html#as-a-segmentation": "see where DINO looks",
+    "11_assistants.html#talk-to-it": "talk to an assistant",
+}
+
+
 def front_page(title: str, about: str, cards: list[str], live: bool) -> str:
     """The page with a card for each lecture; ``live``: models answer on the site."""
     run = "It runs on your machine or in Colab: [run it yourself](run.md)."
     if live:
-        run += " Or stay here: type into the widgets, and the course's own models answer in your browser."
+        run += " Or stay here: the course's own models answer in your browser. "
+        shown = "".join(cards)
+        places = (place for place in TO_TRY.items() if f'"lectures/{place[0].partition("#")[0]}"' in shown)
+        run += " · ".join(f'<a href="lectures/{place}">{what}</a>' for place, what in places)
     plain = json.dumps(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about).replace("\n", " "), ensure_ascii=False)
     head = f"---\nmyst:\n  html_meta:\n    description: {plain}\n---\n"
     return f'{head}# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
@@ -492,6 +504,7 @@ def seeds_table(claims: list[dict[str, Any]]) -> str:
     head = "".join(f"<th>seed {seed}</th>" for seed in seeds)
     return (
         f"<details><summary>On {len(seeds)} seeds</summary>"
+        "<p>Measured by another run on another machine, so that seed 0 need not give the value above.</p>"
         f'<div class="claims"><table><thead><tr><th>claim</th><th>bound</th>{head}</tr></thead>'
         f"<tbody>{''.join(map(row, claims))}</tbody></table></div></details>"
     )

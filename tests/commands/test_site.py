@@ -1019,10 +1019,22 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     assert {kinds[name] for name in "bdf"} == {"fragment"}
 
 
+def test_what_a_visitor_can_try_first_has_its_heading():
+    """So that the front page's links lead there."""
+    for place in site.TO_TRY:
+        page, _, heading = place.partition("#")
+        cells = lectures.read_notebook(lectures.home() / "notebooks" / page.replace(".html", ".ipynb")).cells
+        found = re.findall("^#{2,3} (.*)", "\n".join(cell.source for cell in cells), re.MULTILINE)
+        slugs = {re.sub(r"[^a-z0-9]+", "-", re.sub(r"^\d+ · ", "", one).lower()).strip("-") for one in found}
+        assert heading in slugs
+
+
 @pytest.mark.parametrize("live", [True, False])
 def test_the_front_page_promises_answers_only_where_a_model_gives_them(live):
-    page = site.front_page("Course", "About [it](docs/it.md).", [], live)
+    page = site.front_page("Course", "About [it](docs/it.md).", ['<a href="lectures/06_gpt.html">'], live)
     assert ("answer in your browser" in page) is live
+    assert ('<a href="lectures/06_gpt.html#writing-and-completing-code">write with GPT</a>' in page) is live
+    assert "09_dino" not in page, "a page that the site does not have"
     assert "[run it yourself](run.md)" in page
     assert 'description: "About it."' in page, "what a search engine shows, without links"
 
@@ -1248,7 +1260,7 @@ def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):
     said = []
     site.stage(results, tmp_path / "source", said.append)
     assert said == [
-        "01_sums has changed since it was executed: coursekit run 01",
+        "01_sums has changed since it was executed, so its text and its numbers may disagree: coursekit run 01",
         "02_vit is not executed yet, so its page has no outputs: coursekit run 02",
     ]
     assert said[1] in (tmp_path / "source" / "lectures" / "02_vit.ipynb").read_text(encoding="utf-8")

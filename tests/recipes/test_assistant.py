@@ -186,7 +186,7 @@ def test_a_reward_model_learns_what_was_chosen_and_dpo_moves_towards_it(tiny, mo
     compared = comparisons(ASKED, Taste(0, words=-1), noise=0)
     rewarding = RewardModel(deepcopy(model))
     before = assistant.accuracy(rewarding.eval(), compared, tokenizer)
-    assistant.reward_training(rewarding, compared, tokenizer, 300, precision="float32").fit()
+    assistant.reward_training(rewarding, compared, tokenizer, 500, precision="float32").fit()
     after = assistant.accuracy(rewarding.eval(), compared, tokenizer)
     assert before < 0.8 < 0.9 < after
     reversed_ = [Comparison(one.request, one.rejected, one.chosen, False) for one in compared]

@@ -239,8 +239,8 @@ export function mount(el, data) {
     const around = (/** @type {number[]} */ [u, v], r) => [u - r, v - r, u + r, v + r];
     const taken = marks.map((i) => around(points[i], wide / 2 + 3)); // [left, top, right, bottom] of what no label may cover
     if (marks.length) {
-      svg.append(h("circle", {cx: L + 14, cy: T + 15, r: wide / 2 + 3, fill: "none", stroke: "var(--ink)", "stroke-width": 1.4}), text(L + 24, T + 20, "planted", {class: "quiet halo"}));
-      taken.push([L, T, L + 84, T + 26]);
+      svg.append(h("circle", {cx: L + 14, cy: T + 15, r: wide / 2 + 3, fill: "none", stroke: "var(--ink)", "stroke-width": 1.4}), text(L + 24, T + 20, "= planted", {class: "quiet halo"}));
+      taken.push([L, T, L + 98, T + 26]);
     }
     const byDifference = [...order].sort((i, j) => Math.abs(diff(j)) - Math.abs(diff(i)));
     const labels = h("g", {class: "labels"});
