@@ -77,11 +77,11 @@ def draw(model: nn.Module, new: int, batch_size: int, device: torch.device) -> C
     """Answers that are drawn, and how likely each of their tokens was: what a policy learns from."""
     model.eval()
     ids = torch.arange(8, device=device).expand(batch_size, -1).contiguous()
-    never = model.config.vocab_size  # no token ends an answer, so that both write as many
+    end = 0  # hardly ever drawn, and all texts are written on until each has ended: both write as many
 
     def work() -> None:
         if isinstance(model, (GPT, Llama)):
-            rollout(model, ids, None, never, new)
+            rollout(model, ids, None, end, new)
         else:
             with torch.inference_mode():
                 options = {"max_new_tokens": new, "do_sample": True, "top_k": 0}
