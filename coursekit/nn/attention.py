@@ -184,8 +184,8 @@ def fused_is_slow(query: Tensor, key: Tensor, dropout: float = 0.0) -> bool:
     """Whether the formula takes less time than the fused kernel.
 
     That is so in training on a CPU: with dropout, which the kernel there lacks, so that PyTorch takes the formula too,
-    with its slower dropout; and in bfloat16, where the kernel is up to 7 times slower. There it is faster beyond 256
-    positions, and needs less memory.
+    with its slower dropout; and in bfloat16 up to 256 positions, where the kernel is up to 7 times slower. Beyond them
+    the kernel is faster, and needs less memory.
     """
     if query.device.type != "cpu":
         return False
