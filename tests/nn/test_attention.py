@@ -111,6 +111,14 @@ def test_dropout_drops_weights_and_keeps_the_mean():
         assert out.mean().item() == pytest.approx(1 / 50, rel=0.01)
 
 
+def test_with_dropout_a_cpu_takes_the_formula(generator, monkeypatch):
+    """Whose dropout is the faster one: the fused kernel has none there."""
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", lambda *_, **__: pytest.fail("the kernel ran"))
+    qkv = [torch.randn(2, 3, 9, 4, generator=generator) for _ in range(3)]
+    for options in ({}, {"causal": True}, {"mask": (torch.arange(9) < 7)[None, None, None]}):
+        assert attend(*qkv, dropout=0.5, **options)[0].isfinite().all()
+
+
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"mask": (torch.arange(9) < 7)[None, None, None]}], ids=list)
 def test_short_gradients_in_bfloat16_on_a_cpu_come_from_the_formula(generator, monkeypatch, options):
     """And are those of the fused kernel, as far as bfloat16 tells them; without gradients the kernel itself runs."""
