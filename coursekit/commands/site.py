@@ -437,10 +437,10 @@ def front_page(title: str, about: str, cards: list[str], live: bool) -> str:
     """The page with a card for each lecture; ``live``: models answer on the site."""
     run = "It runs on your machine or in Colab: [run it yourself](run.md)."
     if live:
-        run += " Or stay here: the course's own models answer in your browser. "
         shown = "".join(cards)
-        places = (place for place in TO_TRY.items() if f'"lectures/{place[0].partition("#")[0]}"' in shown)
-        run += " · ".join(f'<a href="lectures/{place}">{what}</a>' for place, what in places)
+        places = [place for place in TO_TRY.items() if f'"lectures/{place[0].partition("#")[0]}"' in shown]
+        links = " · ".join(f'<a href="lectures/{place}">{what}</a>' for place, what in places)
+        run += f" Or stay here, where the course's own models answer in your browser{': ' if links else '.'}{links}"
     plain = json.dumps(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about).replace("\n", " "), ensure_ascii=False)
     head = f"---\nmyst:\n  html_meta:\n    description: {plain}\n---\n"
     return f'{head}# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
@@ -504,7 +504,7 @@ def seeds_table(claims: list[dict[str, Any]]) -> str:
     head = "".join(f"<th>seed {seed}</th>" for seed in seeds)
     return (
         f"<details><summary>On {len(seeds)} seeds</summary>"
-        "<p>Measured by another run on another machine, so that seed 0 need not give the value above.</p>"
+        "<p>Recorded in an earlier run, so that seed 0 need not give the value above.</p>"
         f'<div class="claims"><table><thead><tr><th>claim</th><th>bound</th>{head}</tr></thead>'
         f"<tbody>{''.join(map(row, claims))}</tbody></table></div></details>"
     )
