@@ -238,9 +238,9 @@ export function mount(el, data) {
     const points = Array.from({length: n}, (_, i) => [x(first[i]), y(second[i])]);
     const around = (/** @type {number[]} */ [u, v], r) => [u - r, v - r, u + r, v + r];
     const taken = marks.map((i) => around(points[i], wide / 2 + 3)); // [left, top, right, bottom] of what no label may cover
-    if (marks.length) {
-      svg.append(h("circle", {cx: L + 14, cy: T + 15, r: wide / 2 + 3, fill: "none", stroke: "var(--ink)", "stroke-width": 1.4}), text(L + 24, T + 20, "= planted", {class: "quiet halo"}));
-      taken.push([L, T, L + 98, T + 26]);
+    if (marks.length) { // above the plot, where it cannot be taken for a word
+      const legend = "= planted", left = W - R - measure(legend, size) - 8;
+      svg.append(h("circle", {cx: left, cy: 11, r: wide / 2 + 3, fill: "none", stroke: "var(--ink)", "stroke-width": 1.4}), text(W - R, 16, legend, {class: "quiet", "text-anchor": "end"}));
     }
     const byDifference = [...order].sort((i, j) => Math.abs(diff(j)) - Math.abs(diff(i)));
     const labels = h("g", {class: "labels"});
