@@ -5,8 +5,9 @@ How a token is chosen from the logits stands in ``coursekit/nn/sampling.py``.
 Legend: B batch, T tokens of a prompt, N tokens written, V vocabulary size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +16,14 @@ from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.cache import Cache
 from coursekit.nn.modes import evaluating, out_of_inference_mode
-from coursekit.nn.sampling import check_top_k, check_top_p, next_token, penalise_repetition
+from coursekit.nn.sampling import (
+    check_penalty,
+    check_temperature,
+    check_top_k,
+    check_top_p,
+    next_token,
+    penalise_repetition,
+)
 
 
 def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -72,7 +80,6 @@ def check_stop(stop: Sequence[int], vocab_size: int) -> None:
         raise ValueError(f"stop: token {unknown[0]} is not one of the {vocab_size} in the vocabulary")
 
 
-@torch.inference_mode()
 def stream(
     model: GPT,
     ids: Tensor,
@@ -85,7 +92,7 @@ def stream(
     stop: Sequence[int] = (),
     generator: torch.Generator | None = None,
 ) -> Iterator[Tensor]:
-    """Write on, token by token: yields (B,) each time, until ``max_new`` or until every text has ended.
+    """Write on, token by token: an iterator of (B,), until ``max_new`` or until every text has ended.
 
     The keys and values of what was read and written are cached, so that each step reads one token. A model in train
     mode writes without dropout, too, and stays in train mode.
@@ -104,14 +111,32 @@ def stream(
     Raises:
         ValueError: an empty prompt, more tokens than the model has positions, or a number out of range.
     """
-    if not temperature >= 0:
-        raise ValueError(f"temperature={temperature}: must be at least 0")
+    check_temperature(temperature)
     for check, value in ((check_top_k, top_k), (check_top_p, top_p)):  # at temperature 0 nobody else looks at them
         if value is not None:
             check(value)
     check_stop(stop, model.config.vocab_size)
-    ids, mask = left_padded(ids, mask)
+    if repetition_penalty != 1:
+        check_penalty(repetition_penalty)
+    with torch.inference_mode():
+        ids, mask = left_padded(ids, mask)
     caches = model.new_caches(check_length(model, ids, max_new))
+    choose = partial(next_token, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+    return write_on(model, ids, mask, caches, max_new, choose, repetition_penalty, stop)
+
+
+@torch.inference_mode()
+def write_on(
+    model: GPT,
+    ids: Tensor,
+    mask: Tensor | None,
+    caches: list[Cache],
+    max_new: int,
+    choose: Callable[[Tensor], Tensor],
+    repetition_penalty: float,
+    stop: Sequence[int],
+) -> Iterator[Tensor]:
+    """The loop of ``stream``, which has looked at the arguments; ``choose`` takes logits (B, V) to tokens (B,)."""
     written, ended = ids, torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     stops = torch.tensor(list(stop), dtype=ids.dtype, device=ids.device)
     token, inputs = ids[:, -1], ids
@@ -119,7 +144,7 @@ def stream(
         logits = next_logits(model, inputs, mask, caches)
         if repetition_penalty != 1:
             logits = penalise_repetition(logits, written, repetition_penalty, mask)
-        token = torch.where(ended, token, next_token(logits, temperature, top_k, top_p, generator))
+        token = torch.where(ended, token, choose(logits))
         yield out_of_inference_mode(token)
         if len(stops):
             ended = ended | torch.isin(token, stops)

@@ -358,7 +358,15 @@ class BertForQuestionAnswering(Pretrained):
 
 
 def span_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """-ln p of ``start`` (B,) and of ``end`` (B,), the answers' first and last places, summed (nats); and B."""
+    """-ln p of ``start`` (B,) and of ``end`` (B,), the answers' first and last places, summed (nats); and B.
+
+    Raises:
+        ValueError: an answer begins or ends at padding.
+    """
+    for end in ("start", "end"):
+        check_all(
+            batch["mask"].gather(1, batch[end][:, None]), f"the {end} of an answer lies at padding: it must be a token"
+        )
     places = model(batch["ids"], batch["mask"], batch.get("segments"))
     right = batch["start"], batch["end"]
     loss = sum(F.cross_entropy(logits.float(), place, reduction="sum") for logits, place in zip(places, right))

@@ -9,17 +9,23 @@ from torch import Tensor
 from coursekit.nn.checks import check_all
 
 NOTHING = "there is no next token: the logits hold nan, or all of a row are -inf"
+COLDEST = 1e-6  # temperature: at less, logits divided by it might overflow
 
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     """``logits / temperature``: below 1 the likely becomes likelier, above 1 all become more alike.
 
     Raises:
-        ValueError: ``temperature`` is not above 0. (The most likely token, its limit, is ``logits.argmax``.)
+        ValueError: ``temperature`` is below ``COLDEST``. (The most likely token, its limit, is ``logits.argmax``.)
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature}: must be above 0")
+    if not temperature >= COLDEST:
+        raise ValueError(f"temperature={temperature}: must be at least {COLDEST}")
     return logits / temperature
+
+
+def check_temperature(temperature: float) -> None:
+    if temperature != 0 and not temperature >= COLDEST:
+        raise ValueError(f"temperature={temperature}: must be 0, for the most likely token, or at least {COLDEST}")
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -66,12 +72,16 @@ def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: T
 
     Source: Keskar et al. (2019), arXiv 1909.05858, section 4.1.
     """
-    if not penalty > 0:
-        raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
+    check_penalty(penalty)
     seen = torch.zeros_like(logits, dtype=torch.long)
     written = written.long()
     seen.scatter_add_(1, written, torch.ones_like(written) if real is None else real.long())
     return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def check_penalty(penalty: float) -> None:
+    if not penalty > 0:
+        raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
 
 
 def next_token(

@@ -175,7 +175,9 @@ def test_the_last_place_is_used_and_no_more(model):
         ({"ids": torch.zeros(1, 2).long(), "mask": torch.ones(1, 2)}, "torch.float32: .* boolean"),
         ({"ids": torch.zeros(1, 2), "max_new": 2}, r"torch.float32: must be \(B, T\), whole numbers \(torch.int64\)"),
         ({"ids": torch.zeros(1, 2).long(), "max_new": 0}, "max_new=0"),
-        ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be at least 0"),
+        ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be 0, .* or at least 1e-06"),
+        ({"ids": torch.zeros(1, 2).long(), "temperature": 1e-37}, "temperature=1e-37: must be 0, .* or at least 1e-06"),
+        ({"ids": torch.zeros(1, 2).long(), "repetition_penalty": 0}, "penalty=0: must be above 0"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_k": 0}, "k=0: must be a whole number, at least 1"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_p": 5.0}, "p=5.0: must lie above 0"),
         ({"ids": torch.zeros(1, 2).long(), "stop": [99]}, "stop: token 99 is not one of the .* in the vocabulary"),
@@ -185,6 +187,9 @@ def test_bad_input_is_refused(model, arguments, says):
     for write in (generate, beam_search) if arguments.keys() <= {"ids", "mask", "max_new", "stop"} else (generate,):
         with pytest.raises(ValueError, match=says):
             write(model, **arguments)
+    if not arguments["ids"].is_floating_point():  # the model says that, when it reads them
+        with pytest.raises(ValueError, match=says):
+            stream(model, **arguments)  # before the first token is asked for
 
 
 def test_prompts_may_be_of_32_bits(model):

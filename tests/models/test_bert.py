@@ -299,6 +299,8 @@ def test_the_losses_of_fine_tuning():
         for logits, place in zip(places, (start[b], end[b])):
             expected -= logits[0].log_softmax(dim=0)[place].item()
     assert (count, total.item()) == (4, pytest.approx(expected, rel=1e-5))
+    with pytest.raises(ValueError, match="the end of an answer lies at padding: it must be a token"):
+        span_loss(model, {**data, "start": start, "end": n.clamp(max=mask.shape[1] - 1)})
 
 
 def test_a_span_is_two_vectors():

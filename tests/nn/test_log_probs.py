@@ -79,5 +79,5 @@ def test_other_texts_and_no_temperature_are_refused():
     logits, ids, _ = drawn()
     with pytest.raises(ValueError, match=r"logits of \(3, 6\) places: must be \(3, 5\), as the ids"):
         token_log_probs(logits, ids[:, 1:])
-    with pytest.raises(ValueError, match="temperature=0: must be above 0"):
+    with pytest.raises(ValueError, match="temperature=0: must be at least 1e-06"):
         token_log_probs(logits, ids, 0)

@@ -112,7 +112,8 @@ def test_the_generator_decides():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda x: with_temperature(x, 0), "temperature=0: must be above 0"),
+        (lambda x: with_temperature(x, 0), "temperature=0: must be at least 1e-06"),
+        (lambda x: with_temperature(x, 1e-37), "temperature=1e-37: must be at least 1e-06"),
         (lambda x: keep_top_k(x, 0), "k=0: must be a whole number, at least 1"),
         (lambda x: keep_top_p(x, 0), "p=0: must lie above 0"),
         (lambda x: keep_top_p(x, 1.2), "p=1.2: must lie above 0"),

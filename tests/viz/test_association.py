@@ -319,7 +319,7 @@ def test_small_and_large_numbers_are_readable(browser):
 def test_the_first_sentence_says_what_differs_most_and_what_is_left_out(browser):
     page = page_of(browser, hand(planted={"stocks": 1})._repr_html_())
     assert status(page) == (
-        "All 4 words. Most gained with “Texas”: “stocks” −4.14; with “New York”: “bagels” +1.39. "
+        "All 4 words. Most gained in ln p with “Texas”: “stocks” +4.14; with “New York”: “bagels” +1.39. "
         "Point at a word, or move the slider."
     )
     page = page_of(browser, TWO_THOUSAND._repr_html_())
@@ -329,7 +329,7 @@ def test_the_first_sentence_says_what_differs_most_and_what_is_left_out(browser)
         words = f"{hidden} planted words are less likely than these. " if hidden > 1 else ""
         words = "1 planted word is less likely than these. " if hidden == 1 else words
         front = "All 2,000 words. " if n == 2000 else f"The {n} likeliest of 2,000 words. "
-        assert status(page).startswith(f"{front}Most gained with “Texas”: “")
+        assert status(page).startswith(f"{front}Most gained in ln p with “Texas”: “")
         assert status(page).endswith(f". {words}Point at a word, or move the slider.")
         assert page.locator("circle.ring").count() == 12 - hidden
     words = [f"w{i}" for i in range(31)]

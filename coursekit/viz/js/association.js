@@ -161,11 +161,11 @@ export function mount(el, data) {
     if (i === null) {
       const [low, high] = [order[0], order.at(-1)];
       const hidden = [...planted.keys()].filter((j) => j >= n).length;
-      const most = [...(diff(low) < 0 ? [["with ", quoted(names[0]), ": ", quoted(word(low)), ` ${signed(diff(low), 2)}`]] : []),
+      const most = [...(diff(low) < 0 ? [["with ", quoted(names[0]), ": ", quoted(word(low)), ` ${signed(-diff(low), 2)}`]] : []),
         ...(diff(high) > 0 ? [["with ", quoted(names[1]), ": ", quoted(word(high)), ` ${signed(diff(high), 2)}`]] : [])];
       slider.setAttribute("aria-valuetext", "no word chosen");
       status.replaceChildren(`${n === data.words.length ? `All ${whole(n)}` : `The ${whole(n)} likeliest of ${whole(data.words.length)}`} words. `,
-        ...(most.length ? ["Most gained ", ...most.flatMap((part, k) => [k ? "; " : "", ...part]), ". "] : []),
+        ...(most.length ? ["Most gained in ln p ", ...most.flatMap((part, k) => [k ? "; " : "", ...part]), ". "] : []),
         hidden ? `${whole(hidden)} planted ${hidden === 1 ? "word is" : "words are"} less likely than these. ` : "", "Point at a word, or move the slider.");
       return;
     }
