@@ -271,6 +271,18 @@ def test_colours_are_those_of_the_probabilities(browser):
 
 
 @pytest.mark.browser
+def test_a_line_breaks_between_words_not_between_tokens(browser):
+    tokens = [(token, 0.5) for token in ["Some", " assis", "tants", ".", " do", " atten", "tion", "!"] * 3]
+    page = page_of(browser, Chat(lambda *_: tokens, ["m"], [("", "Who?")])._repr_html_())
+    buttons = page.locator(".said button")
+    for width in range(260, 420, 12):
+        page.locator(".said").evaluate("(x, width) => { x.style.width = `${width}px`; }", width)
+        tops = buttons.evaluate_all("all => all.map(x => Math.round(x.getBoundingClientRect().top))")
+        assert len(set(tops)) > 2
+        assert all(tops[i] == tops[i - 1] for i in range(1, len(tokens)) if tokens[i][0][0] not in " S")
+
+
+@pytest.mark.browser
 def test_pointing_and_arrow_keys_tell_a_token(browser):
     page = page_of(browser, chat()._repr_html_())
     tokens = answers("Who was clever?", "And in French?")[2][0]

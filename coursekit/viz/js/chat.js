@@ -33,6 +33,7 @@ const STYLE = `
 .ck .said { margin-top:4px; font-size:20px; line-height:1.75; overflow-wrap:anywhere; max-height:216px; overflow:auto; padding:2px; }
 .ck .said button { display:inline; padding:0 0 7px; min-width:0; min-height:0; border:0; border-radius:2px; background:none; font-size:inherit; line-height:1.2; text-align:start;
   white-space:pre-wrap; overflow-wrap:anywhere; unicode-bidi:isolate; background:linear-gradient(var(--shade), var(--shade)) 0 100% / calc(100% - 2px) 9px no-repeat; }
+.ck .said .word { display:inline-block; max-width:100%; }
 .ck .said button:hover, .ck .said button:focus { outline:2px solid var(--accent); outline-offset:0; }
 .ck .said .end { margin-left:5px; padding:0 6px 9px; font-size:16px; color:var(--soft); border:1px solid var(--line); border-radius:5px; background-size:100% 9px; }
 .ck .said .open { color:var(--accent2); font-weight:700; white-space:nowrap; }
@@ -194,7 +195,13 @@ export function mount(el, data, {emit}) {
       style: `--shade:${viridis(p).fill}`, onpointerenter: () => point(i), onfocus: () => point(i)}, token));
     const {group, show} = choices(`Tokens of ${models[m]}`, buttons, (i) => show(i), "said");
     buttons.slice(1).forEach((button) => { button.tabIndex = -1; });
-    buttons.forEach((button, i) => { if (tokens[i][0].endsWith("⏎")) button.after(h("br")); });
+    let word; // a line may break between words, but between buttons it may break anywhere
+    buttons.forEach((button, i) => {
+      const begins = i === 0 || /^\s/u.test(tokens[i][0]) || /[\s⏎]$/u.test(tokens[i - 1][0]) || button.classList.contains("end");
+      if (begins) button.before(word = h("span", {class: "word"}));
+      word.append(button);
+      if (tokens[i][0].endsWith("⏎")) word.after(h("br"));
+    });
     if (!ended) group.append(h("span", {class: "open"}, " … not stopped"));
     for (const leave of ["pointerleave", "focusout"]) group.addEventListener(leave, told);
     told();
