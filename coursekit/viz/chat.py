@@ -10,7 +10,7 @@ from coursekit.text.chat import END_OF_TURN
 from coursekit.viz.alignment import ink_on
 from coursekit.viz.next_token import brief
 from coursekit.viz.pictures import VIRIDIS
-from coursekit.viz.tokens import encoded, visible
+from coursekit.viz.tokens import as_read, encoded
 from coursekit.viz.widget import ROOM, Widget
 
 # A conversation: what the user said, what the model answered, and so on; the last turn is the user's.
@@ -166,11 +166,6 @@ def checked_answer(tokens: Iterable[tuple[str, float]], name: str) -> list[tuple
         if not 0 <= p <= 1:
             raise ValueError(f"the answer of {name!r}: the probability of {token!r} is {p}, but must lie in 0..1")
     return tokens
-
-
-def as_read(token: str) -> str:
-    """A token whose spaces stay spaces; all else that leaves no ink is made visible."""
-    return " ".join(visible(word) if word else "" for word in token.split(" "))
 
 
 def in_percent(p: float) -> str:

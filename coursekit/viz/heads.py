@@ -7,6 +7,7 @@ import numpy as np
 
 from coursekit.viz.alignment import as_text
 from coursekit.viz.pictures import image_html, table_html
+from coursekit.viz.tokens import readable
 from coursekit.viz.widget import MAX_BYTES, Widget, pack_bytes, read_text, to_numpy
 
 ROOM = MAX_BYTES - 100_000  # what the weights may take; the rest is for the module, the tokens and the static picture
@@ -42,8 +43,8 @@ class AttentionHeads(Widget):
         query: int = 0,
         title: str = "Where each head looks",
     ):
-        tokens = as_text(tokens)
-        target = tokens if target is None else as_text(target)
+        tokens = [readable(token) for token in as_text(tokens)]
+        target = tokens if target is None else [readable(token) for token in as_text(target)]
         weights = to_numpy(weights)
         if weights.ndim != 4 or weights.shape[2:] != (len(target), len(tokens)) or weights.size == 0:
             raise ValueError(

@@ -155,6 +155,20 @@ def visible(text: str) -> str:
     return "".join(shown)
 
 
+def as_read(token: str) -> str:
+    """A token whose spaces stay spaces; all else that leaves no ink is made visible."""
+    return " ".join(visible(word) if word else "" for word in token.split(" "))
+
+
+def readable(text: str) -> str:
+    """A text whose spaces stay spaces, but for those at its ends; all else that leaves no ink is made visible."""
+    inner = text.strip(" ")
+    if not inner:
+        return visible(text)
+    start = len(text) - len(text.lstrip(" "))
+    return visible(" " * start) + as_read(inner) + visible(" " * (len(text) - start - len(inner)))
+
+
 def bytes_of(piece: str) -> bytes | None:
     """The bytes that a piece is written for, where it is written for bytes."""
     if found := re.fullmatch("<0x([0-9A-Fa-f]{2})>", piece):

@@ -7,7 +7,7 @@ from typing import Any
 
 from coursekit.viz.next_token import brief, checked_tokens, written
 from coursekit.viz.pictures import cell, table_html
-from coursekit.viz.tokens import encoded, visible
+from coursekit.viz.tokens import encoded, readable
 from coursekit.viz.widget import ROOM, Widget
 
 MOST_TEXTS = 2_000
@@ -160,16 +160,6 @@ def likeliest(pairs: Suggestions, k: int, where: str) -> list[tuple[str, float]]
         if not 0 <= p <= 1:
             raise ValueError(f"{where}: the probability of {suggestion!r} is {p}, but must lie in 0..1")
     return sorted(pairs, key=lambda pair: -pair[1])[:k]
-
-
-def readable(text: str) -> str:
-    """A text whose spaces stay spaces, but for those at its ends; all else that leaves no ink is made visible."""
-    inner = text.strip(" ")
-    if not inner:
-        return visible(text)
-    start = len(text) - len(text.lstrip(" "))
-    words = " ".join(visible(word) if word else "" for word in inner.split(" "))
-    return visible(" " * start) + words + visible(" " * (len(text) - start - len(inner)))
 
 
 def as_shown(pairs: list[tuple[str, float]]) -> list[tuple[str, float, str]]:

@@ -30,6 +30,7 @@ from coursekit.recipes import assistant
 from coursekit.recipes.vit import as_numbers
 from coursekit.text.chat import chat_text
 from coursekit.viz import Alignment, AttentionHeads, Chat, FillMask, Generate, NextToken, Overlay, Write
+from coursekit.viz.tokens import readable
 from tests.conftest import randomise
 from tests.viz.page import status
 
@@ -431,7 +432,7 @@ def test_heads_of_any_sentence(name, open_page):
         row = of[layer, head, query]
         said = status(page)
         peak = row.argmax().item()
-        assert f"query ‘{words[query]}’ ({query})" in said
+        assert f"query ‘{readable(words[query])}’ ({query})" in said
         assert abs(float(said.rsplit(" ", 1)[1].rstrip(".")) - row[peak].item()) < OFF + 0.007
     assert page.errors == []
 

@@ -15,10 +15,9 @@ from coursekit.recipes import CHECKPOINTS
 from coursekit.text.pre_tokens import GPT2
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import WORD, normalize
-from coursekit.viz.chat import as_read, in_percent
+from coursekit.viz.chat import in_percent
 from coursekit.viz.generate import after_cuts, stored_place
-from coursekit.viz.tokens import visible
-from coursekit.viz.write import readable
+from coursekit.viz.tokens import as_read, readable, visible
 from tests.text.library import AWKWARD, MANY, characters_of_unicode_3_2
 
 pytestmark = pytest.mark.browser

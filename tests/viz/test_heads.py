@@ -141,6 +141,11 @@ def beside(page, side: str, n: int) -> np.ndarray:
     return np.array([numbers(text)[0] if text else np.nan for text in texts])
 
 
+def test_a_token_without_ink_is_seen():
+    data = AttentionHeads(["\n", " file", "New York"], np.full((1, 1, 1, 3), 1 / 3), [" "]).data
+    assert (data["tokens"], data["target"]) == (["⏎", "·file", "New York"], ["·"])
+
+
 @pytest.mark.browser
 def test_every_number_is_the_tensors(browser):
     weights = maps()

@@ -142,7 +142,7 @@ async function heads(view, {source}) {
     const after = ids.indexOf(reader.tokenizer.ids.get("[SEP]")); // of BERT: what stands behind it is the second text
     const segments = ids.map((_, i) => Number(i > after));
     const {weights: {dims, data: weights}} = await (reader.begin ? reader.read(ids) : reader.read(ids, segments));
-    const tokens = ids.map((id) => (reader.texts ?? reader.tokenizer.tokens)[id]);
+    const tokens = ids.map((id) => readable((reader.texts ?? reader.tokenizer.tokens)[id]));
     const packed = await packBytes(dims, Uint8Array.from(weights, (w) => Math.round(255 * w)));
     view.shown = {...data, tokens, target: tokens, levels: 255, weights: packed, query: data.query === data.target.length - 1 ? tokens.length - 1 : Math.min(data.query, tokens.length - 1), error: ""};
     return {...view.shown, typed: source};
