@@ -63,11 +63,23 @@ def test_quick_works_get_more_rounds_but_not_for_ever_and_slow_ones_no_fewer(clo
 
 def test_the_ratio_is_the_median_of_the_rounds_not_of_the_medians(clockwork):
     # after the warming up: ours 1 10 1 ..., theirs 2 30 5 ...: in each round both are disturbed alike, or are not
-    found = shared.race(row(), clockwork(99, 1, 10, 1, 1, 1), clockwork(99, 2, 30, 5, 4, 4), amount=8)
+    works = clockwork(99, 1, 10, 1, 1, 1), clockwork(99, 2, 30, 5, 4, 4)
+    found = shared.race(row(at_least=None), *works, amount=8)
     assert found.rounds == (2, 3, 5, 4, 4)
     assert (found.value, found.spread) == (4, (3, 4))
     assert found.both == (8, 2), "8 done in 1 and in 4 seconds"
     assert shared.race(row(), clockwork(2), clockwork(4), factor=0.25).value == 0.5
+
+
+@pytest.mark.parametrize(("first", "reached"), [((30, 10, 30), True), ((10, 30, 10), False)])
+def test_more_rounds_decide_where_the_aim_lies_among_the_first(clockwork, first, reached):
+    found = shared.race(row(), clockwork(10), clockwork(99, *first, 20, 20, 20))
+    assert found.rounds[:3] == tuple(x / 10 for x in first)
+    assert (len(found.rounds), found.value, found.reached) == (5, 2, True)
+    apart = shared.race(row(), clockwork(10), clockwork(99, *(x + 20 * reached - 10 * (not reached) for x in first)))
+    assert (len(apart.rounds), apart.reached) == (shared.FIRST, reached), "nothing is open"
+    never = shared.race(row(), clockwork(10), clockwork(99, *[10, 30] * 20))
+    assert len(never.rounds) == shared.LAST, "but not for ever"
 
 
 def test_few_rounds_have_their_whole_range_as_spread():

@@ -33,6 +33,7 @@ from coursekit.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 ROUNDS, MOST, ENOUGH = 5, 25, 2.0  # rounds at least; at most, while they have taken fewer seconds than this
+FIRST, LAST, MORE = 3, 13, 3  # of a race with an aim: at least, at most; of quick ones at most so many times the first
 PAR = 0.95  # the aim where both spend their time in the same matrix products: as fast, but for the noise
 BUSY = 0.7  # cores that others may use before a run says that its ratios will scatter
 FEW = 5  # below which quartiles say little, and the spread is that of all rounds
@@ -144,8 +145,25 @@ def race(
     factor: float = 1,
     amount: float | None = None,
 ) -> Row:
-    """How many times as long ``theirs`` takes as ``ours``, run in turn; for the rest see ``ratio``."""
-    return guarded(row, lambda: ratio(row, clock(ours, theirs), factor, amount))
+    """How many times as long ``theirs`` takes as ``ours``, run in turn; for the rest see ``ratio``.
+
+    Where the aim lies among the rounds, more of them decide, whichever side of it the first are on.
+    """
+
+    def measure() -> Row:
+        times = clock(ours, theirs, rounds=FIRST if aim(row) else ROUNDS)
+        most = max(LAST, MORE * len(times))
+        while open_yet(found := ratio(row, times, factor, amount)) and len(times) < most:
+            times.append((seconds(ours), seconds(theirs)))
+        return found
+
+    return guarded(row, measure)
+
+
+def open_yet(row: Row) -> bool:
+    """Whether an aim lies within the spread, so that a few more rounds might change what is said of it."""
+    low, high = row.spread
+    return any(low < bound < high for bound in (row.at_least, row.at_most) if bound is not None)
 
 
 # --- Running ---------------------------------------------------------------------------------------------------
