@@ -24,7 +24,7 @@ lab: .venv/lab
 	$(BIN)/coursekit lab $(LECTURE)
 
 test: .venv/test system lint
-	$(BIN)/python -m pytest -n 4 --dist $(if $(ONLY),worksteal -p tests.only --lecture $(ONLY),loadfile --no-loadscope-reorder) $(if $(ALL),,-m "not slow")
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(if $(ONLY),-p tests.only --lecture $(ONLY)) $(if $(ALL),,-m "not slow")
 
 lint: .venv/test
 	$(BIN)/ruff check .

@@ -184,11 +184,16 @@ def test_no_adjective_of_a_verb_is_on_both_sides():
         assert all(name in ADJECTIVES for side in (verb.subject_why, verb.object_why) for name in side)
 
 
+@cache
+def most():
+    return sentences(20_000, seed=0)  # as many as a lecture draws
+
+
 def test_splits_keep_combinations_apart():
-    learned, tested = sentences(20_000, seed=0), sentences(3000, "test", seed=0)
+    learned, tested = most(), sentences(1500, "test", seed=0)
     held = {pair for s in tested for pair in s.pairs if split_of(pair) == "test"}
     trained = {pair for s in learned for pair in s.pairs}
-    validated = {pair for s in sentences(3000, "validation", seed=0) for pair in s.pairs}
+    validated = {pair for s in sentences(1500, "validation", seed=0) for pair in s.pairs}
     assert len(held) > 30
     assert not held & trained
     assert not held & validated
@@ -199,15 +204,14 @@ def test_splits_keep_combinations_apart():
 
 
 def test_it_is_large_and_varied():
-    many = sentences(50_000, seed=7)  # more than any lecture draws
-    assert len({s.en for s in many}) == 50_000
-    vocabulary = {word for s in many for word in s.en}
+    assert len({s.en for s in most()}) == len(most())
+    vocabulary = {word for s in most() for word in s.en}
     assert 200 <= len(vocabulary) <= 600
-    lengths = Counter(len(s.en) - 1 for s in many)  # without the full stop
+    lengths = Counter(len(s.en) - 1 for s in most())  # without the full stop
     assert min(lengths) <= 4
     assert 20 <= max(lengths) <= 25
-    assert max(lengths.values()) < 0.2 * len(many)
-    assert set(Counter(s.kind for s in many)) == set(CLAUSES)
+    assert max(lengths.values()) < 0.2 * len(most())
+    assert set(Counter(s.kind for s in most())) == set(CLAUSES)
 
 
 def test_tags_and_sentiment():

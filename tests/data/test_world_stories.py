@@ -49,6 +49,12 @@ def held_out():
     return entailments(1200, "validation", seed=2)
 
 
+@cache
+def for_testing():
+    """Stories and pairs for testing."""
+    return stories(400, "test"), entailments(300, "test")
+
+
 # --- the reader ----------------------------------------------------------------------------------------
 
 SINGULAR = {noun.en: noun for noun in NOUNS}
@@ -661,21 +667,20 @@ def test_nothing_kept_for_testing_is_trained_on():
     train = {pair for s in the_stories() for words in (s.tokens, s.summary) for pair in pairs_in(words)}
     train |= {found for p in the_pairs() for words in (p.premise.en, p.hypothesis) for found in pairs_in(words)}
     assert {split_of(pair) for pair in train} == {"train"}
-    for split in ("validation", "test"):
+    for split, (told, pairs) in {"validation": (stories(300, "validation"), held_out()), "test": for_testing()}.items():
         allowed = {"train", split} if split == "validation" else {"train", "validation", "test"}
-        for words in [s.tokens for s in stories(300, split)] + [
-            (*p.premise.en, *p.hypothesis) for p in entailments(300, split)
-        ]:
+        for words in [s.tokens for s in told] + [(*p.premise.en, *p.hypothesis) for p in pairs]:
             kept = {split_of(pair) for pair in pairs_in(words)}
             assert split in kept <= allowed
 
 
 def test_only_combinations_are_new_in_testing():
     trained = {word for s in the_stories() for word in s.tokens}
-    assert {word for s in stories(1000, "test") for word in s.tokens} <= trained
+    told, pairs = for_testing()
+    assert {word for s in told for word in s.tokens} <= trained
     # whoever learns entailment has read stories before
     trained |= {word for p in the_pairs() for word in (*p.premise.en, *p.hypothesis)}
-    assert {word for p in entailments(600, "test") for word in (*p.premise.en, *p.hypothesis)} <= trained
+    assert {word for p in pairs for word in (*p.premise.en, *p.hypothesis)} <= trained
 
 
 @pytest.mark.parametrize("make", [stories, entailments])
