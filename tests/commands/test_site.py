@@ -898,6 +898,28 @@ def test_an_opened_answer_fits_too_and_is_in_the_notes(open_page):
 
 
 @pytest.mark.browser
+def test_an_opened_answer_makes_its_slide_no_smaller_than_it_must(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    page.evaluate(
+        """() => {
+          const answer = document.querySelector(".fragment details.answer"), slide = answer.closest("section");
+          const {h, v} = Reveal.getIndices(slide);
+          Reveal.slide(h, v, 99);
+          const bottom = Math.max(...[...slide.children].map((part) => part.getBoundingClientRect().bottom));
+          answer.insertAdjacentHTML("beforeend", `<div style="height: ${780 - bottom}px"></div>`);
+        }"""
+    )
+    page.locator(".present details.answer summary").click()
+    page.wait_for_timeout(600)
+    zooms = page.evaluate("[...Reveal.getCurrentSlide().children].map((part) => part.style.zoom)")
+    assert len(set(zooms)) == 1
+    assert 0.75 < float(zooms[0]) < 1
+    step = page.evaluate(SLIDE)
+    assert step["whole"] <= step["screen"] + 1
+
+
+@pytest.mark.browser
 def test_a_slide_that_answers_and_asks_has_both_answers_in_its_notes(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)
