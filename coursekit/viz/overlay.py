@@ -108,7 +108,7 @@ class Overlay(Widget):
 
     def static_html(self) -> str:
         title, weights = self.data["title"], self.weights[0]
-        model = f" of {self.names[0]}" if self.names[0] else ""
+        model = f": {self.names[0]}" if self.names[0] else ""
         pictures = [("the first image", picture_html(self.data["images"][0], "The first image", 130))]
         found = [self.jaccard(x) for x in self.weights]  # of each model, (n, H), or nothing
         for head, row in enumerate(weights[0]):

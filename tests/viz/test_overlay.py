@@ -368,6 +368,7 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     page.locator(".strip button").nth(3).click()
     page.get_by_label("Colour").fill("#0000ff")
     page.get_by_role("button", name="Draw on it").click()
+    assert page.get_by_label("Heat map").input_value() == "0", "one sees what one draws on"
     box = page.locator(".large .picture").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
     page.mouse.down()
@@ -386,6 +387,8 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     (tmp_path / "bad.png").write_text("no picture", encoding="utf-8")
     page.get_by_label("Load a picture").set_input_files(tmp_path / "bad.png")
     page.wait_for_function("document.querySelector('[role=alert]').textContent.includes('PNG or a JPEG')")
+    page.get_by_role("button", name="Draw on it").click()
+    assert page.get_by_label("Heat map").input_value() == "60", "as it was before"
     assert violations(page, "#there") == []
     page.set_viewport_size({"width": 390, "height": 900})
     fits(page, 390)

@@ -33,6 +33,7 @@ export function mount(el, data, {emit}) {
   let title, status, error, draws, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
   let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
+  let before = 0; // the opacity before somebody began to draw
   let asked = null, turn = 0; // what is being worked on
 
   function build() {
@@ -71,9 +72,9 @@ export function mount(el, data, {emit}) {
     box.style.setProperty("--aspect", `${width} / ${height}`);
     for (const shows of [image, plain]) shows.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { shown = i; look(); });
+    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { error.textContent = ""; shown = i; look(); });
     images.replaceChildren(which.group);
-    chosen = {model: words("Model", data.names, open)};
+    chosen = {model: words("Model", data.names, (i) => { error.textContent = ""; open(i); })};
     chosen.model.group.hidden = data.names.length < 2;
     models.replaceChildren(chosen.model.group);
     open(m);
@@ -97,7 +98,8 @@ export function mount(el, data, {emit}) {
       const on = draws.getAttribute("aria-pressed") !== "true";
       draws.setAttribute("aria-pressed", on);
       picture.classList.toggle("drawing", on);
-      if (on) { seen = 0; look(); }
+      [seen, before] = on ? [0, seen] : [seen || before, 0]; // one sees what one draws on
+      look();
     }}, "Draw on it");
     const fill = h("button", {type: "button", onclick: () => ask((pen) => { pen.fillStyle = colour.value; pen.fillRect(0, 0, width, height); })}, "Fill");
     let line = null; // the points of the line that is being drawn

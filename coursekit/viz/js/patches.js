@@ -77,7 +77,7 @@ export function mount(el, data, {emit}) {
     box.append(...[title, data.live ? field("Image", "Show", data.typed ?? "", (source) => emit({source})) : null, error, status,
       h("div", {class: "sides"},
         h("div", {class: "large"}, h("div", {class: "row"}, first, heat), picture, legend),
-        h("div", {class: "small"}, h("div", {class: "legend quiet"}, "Where the same patch looks: layers ↓ heads →"), thumbs)),
+        h("div", {class: "small"}, h("div", {class: "legend quiet"}, "Where the same token looks: layers ↓ heads →"), thumbs)),
       h("p", {class: "legend"}, "Click a patch, or press Enter, to hold it: then point at others for their weights. Click it again, or press Escape, to let it go.")].filter(Boolean));
     box.addEventListener("keydown", keys);
   }
