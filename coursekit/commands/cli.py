@@ -215,11 +215,11 @@ def progress(
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
     from coursekit.commands import progress as seen
 
-    own = lectures.home() / "exercises"
+    own, which = lectures.home() / "exercises", None
     if folder is None:
         folder, paths = own, [path for path in own.glob("*/*.ipynb") if path.stem == path.parent.name]
     elif folder.is_file():
-        folder, paths = folder.parent, [folder]
+        which, folder, paths = folder, folder.parent, [folder]
     elif folder.is_dir():
         paths = [path for path in folder.rglob("*.ipynb") if path.parent.name != ".ipynb_checkpoints"]
     else:
@@ -231,11 +231,14 @@ def progress(
             if parts := seen.read(path):
                 rows[name] = seen.row(parts)
         except lectures.LectureError as problem:
+            if which:
+                raise fail(str(problem)) from None
             rows[name] = "?", "", str(problem)
     if not rows:
-        raise fail(f"no exercises in {folder}: they come with the course")
+        raise fail(f"{which} is no exercise" if which else f"no exercises in {folder}: they come with the course")
     if all(row[2] == seen.NOTHING for row in rows.values()):
-        say(f"No check has been run and saved yet: open a notebook in {folder}, answer, run its checks, save.")
+        where = which or f"a notebook in {folder}"
+        say(f"No answer has been checked and saved yet: open {where}, answer, run its checks, save.")
         return
     for name, row in rows.items():
         table.add_row(*(Text("\n".join(map(printable, text.splitlines()))) for text in (name, *row)))
@@ -318,7 +321,7 @@ def slides(
 @app.command()
 def handout(
     lecture: Annotated[list[str], typer.Argument(help="Executed lectures: numbers or names.")],
-    slides: Annotated[bool, typer.Option(help="The slides instead, with lines to write on beside each.")] = False,
+    slides: Annotated[bool, typer.Option(help="The slides instead, with lines to write on below each.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the PDFs (default: build/handouts).")] = None,
     results: Annotated[
         Path | None, typer.Option("--lectures", help="What 'coursekit run' left (default: build/ of the course).")

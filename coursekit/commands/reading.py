@@ -27,7 +27,8 @@ def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
     """Prepare an executed lecture for its page; returns the names of the claims that have a place on it.
 
     What stands between a *Predict* and its answer is folded, the code too, since its titles say what comes out;
-    *Predict* is no entry of the page's contents; and each claim leads to the cell that makes it and back.
+    *Predict* is no entry of the page's contents; each claim leads to the cell that makes it and back; and a widget that
+    answers in the browser has a place that one can be led to, ``cell-`` and the id of its cell.
     """
     import nbformat
 
@@ -54,6 +55,8 @@ def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
             cells.append(nbformat.v4.new_markdown_cell(link))
         for output in cell.get("outputs", []):
             page = output.get("data", {}).get("text/html", "")
+            if '"browser": ' in page:
+                cells.append(nbformat.v4.new_markdown_cell(f'<div id="cell-{cell.id}"></div>'))
             if "<th>verdict</th>" in page:
                 output.data["text/html"] = with_places(page, claims, placed, "")
         cells.append(cell)

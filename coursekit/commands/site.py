@@ -427,8 +427,8 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
 
 TO_TRY = {  # widgets that a visitor can try first
     "06_gpt.html#writing-and-completing-code": "write with GPT",
-    "05_bert.html#where-do-the-heads-look": "watch BERT's heads",
-    "09_dino.html#as-a-segmentation": "see where DINO looks",
+    "05_bert.html#cell-heads-widget": "watch BERT's heads",
+    "09_dino.html#cell-overlay": "see where DINO looks",
     "11_assistants.html#talk-to-it": "talk to an assistant",
 }
 
@@ -584,7 +584,7 @@ def handout(path: Path, results: Path, out: Path) -> Path:
 
 
 def slide_notes(path: Path, results: Path, out: Path) -> Path:
-    """Print a lecture's slides with lines to write on beside each, ``out/04_transformer_slides.pdf``; returns it."""
+    """Print a lecture's slides with lines to write on below each, ``out/04_transformer_slides.pdf``; returns it."""
     with tempfile.TemporaryDirectory() as folder:
         return print_page(slides(path, results, Path(folder)), out / f"{path.stem}_slides.pdf")
 

@@ -88,7 +88,7 @@ def test_the_latest_check_counts(folder, monkeypatch, capsys):
 
 
 def test_nothing_done_yet_is_a_sentence(folder, monkeypatch, capsys):
-    assert told(monkeypatch, capsys).startswith("No check has been run and saved yet: open a notebook in")
+    assert told(monkeypatch, capsys).startswith("No answer has been checked and saved yet: open a notebook in")
 
 
 def test_a_notebook_that_cannot_be_read_hides_no_other(folder, monkeypatch, capsys):
@@ -125,3 +125,17 @@ def test_without_exercises_it_says_so(folder, monkeypatch, capsys):
     code, out, err = run("progress", monkeypatch=monkeypatch, capsys=capsys)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("no exercises in")
+
+
+def test_of_one_notebook_it_says_what_is_with_that(folder, tmp_path, monkeypatch, capsys):
+    notebook, other, broken = folder / "01_one/01_one.ipynb", tmp_path / "talk.ipynb", tmp_path / "broken.ipynb"
+    save(folder, stream("○ double: 0 of 5 points, not answered yet\n"))
+    code, out, err = run("progress", str(notebook), monkeypatch=monkeypatch, capsys=capsys)
+    assert (code or 0, err) == (0, "")
+    assert " ".join(out.split()).startswith(f"No answer has been checked and saved yet: open {notebook}, answer")
+    nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")]), other)
+    broken.write_text("{")
+    for path, says in ((other, f"{other} is no exercise\n"), (broken, "broken.ipynb cannot be read: is it whole")):
+        code, out, err = run("progress", str(path), monkeypatch=monkeypatch, capsys=capsys)
+        assert (code, out) == (2, "")
+        assert err.startswith(says)

@@ -20,7 +20,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from fontTools.ttLib import TTFont
 
-from coursekit.commands import cli, lectures, page_weight, site
+from coursekit.commands import cli, lectures, page_weight, reading, site
 from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz import widget as widgets
@@ -1041,14 +1041,24 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     assert {kinds[name] for name in "bdf"} == {"fragment"}
 
 
-def test_what_a_visitor_can_try_first_has_its_heading():
+def test_what_a_visitor_can_try_first_has_its_heading_or_cell():
     """So that the front page's links lead there."""
     for place in site.TO_TRY:
         page, _, heading = place.partition("#")
         cells = lectures.read_notebook(lectures.home() / "notebooks" / page.replace(".html", ".ipynb")).cells
         found = re.findall("^#{2,3} (.*)", "\n".join(cell.source for cell in cells), re.MULTILINE)
         slugs = {re.sub(r"[^a-z0-9]+", "-", re.sub(r"^\d+ · ", "", one).lower()).strip("-") for one in found}
-        assert heading in slugs
+        widgets = {f"cell-{cell.id}" for cell in cells if ".in_browser(" in cell.source}
+        assert heading in slugs | widgets
+
+
+def test_a_widget_that_answers_in_the_browser_can_be_linked_to():
+    cells = [("a", "-", "a()", [output(text_html='{"browser": {"model": "gpt"}}')]), ("b", "-", "b()", [])]
+    notebook = lecture("01 · X", cells)
+    reading.for_readers(notebook, [])
+    at = [cell.id for cell in notebook.cells].index("a")
+    assert notebook.cells[at - 1].source == '<div id="cell-a"></div>'
+    assert sum("cell-" in cell.source for cell in notebook.cells) == 1
 
 
 @pytest.mark.parametrize("live", [True, False])
