@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies, spoiled
 from coursekit.grading.magics import as_python
-from coursekit.grading.mistakes import Compared, alike, recognise
+from coursekit.grading.mistakes import Compared, alike, guessing, recognise
 from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
@@ -204,7 +204,7 @@ class Part:
             return None
         for words, mistake in self.suspects.items():
             try:
-                with np.errstate(all="ignore"):
+                with guessing():
                     suspected = collect(mistake(*case.arguments))
             except Exception:
                 continue  # with these shapes nobody can make that mistake
@@ -216,7 +216,7 @@ class Part:
         """Whether all these wrong answers are what one of the suspects returns."""
         for case, answer in failed:
             try:
-                with np.errstate(all="ignore"):
+                with guessing():
                     suspected = collect(self.suspects[words](*case.arguments))
             except Exception:
                 return False

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -304,3 +305,18 @@ def test_numbers_that_look_alike_are_told_apart(monkeypatch):
     case = replace(part.draw(0)[0], arguments=(torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)))
     told = part.details(case, 0, {"value": np.array([[0.50002, 0.49998]])})
     assert told[-3:] == ["returned: [[0.5 0.5]]", "expected: [[0.5 0.5]]", "They differ by up to 2.0e-05."]
+
+
+def test_guesses_at_mistakes_warn_nobody():
+    """PyTorch warns of ``.T`` of what is no matrix, which weights are when a guess lets two arguments change places."""
+    part = Part(
+        "linear",
+        {"all": 1},
+        lambda generator: [Case("all", "x", (torch.ones(2, 3), torch.ones(3, 3), torch.ones(3)))],
+        lambda x, weight, bias: x @ weight.T + bias,
+        {"the bias is transposed": lambda x, weight, bias: x @ bias.T},
+    )
+    with warnings.catch_warnings(record=True) as told, pytest.raises(CheckFailed):
+        warnings.simplefilter("always")
+        part(lambda x, weight, bias: 7 * x)
+    assert told == []

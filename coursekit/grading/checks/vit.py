@@ -283,6 +283,9 @@ READS: dict[str, Callable[..., Tensor]] = {
     "the mean of all tokens is read: the class token speaks for the image": partial(
         read_reference, choose=lambda z: z.mean(dim=1)
     ),
+    "the mean of all tokens is taken, and goes through the norm: the class token speaks for the image": (
+        lambda z, *weights: read_reference(z.mean(dim=1, keepdim=True), *weights)
+    ),
     "the mean of the patches is read: the class token speaks for the image": partial(
         read_reference, choose=lambda z: z[:, 1:].mean(dim=1)
     ),
@@ -390,6 +393,9 @@ rollouts = Part(
         "this is the column of the class token, what each token has from it: take its row": by_task(
             class_map=given(map_reference, rolled=lambda rolled: rolled.mT)
         ),
+        "the weights of the patches are not divided by their sum": by_task(
+            class_map=lambda rolled, rows, columns: rolled[:, 0, 1:].unflatten(1, (rows, columns))
+        ),
         "the map is filled column by column: the patches go row by row": by_task(
             class_map=lambda rolled, rows, columns: map_reference(rolled, columns, rows).mT
         ),
@@ -444,6 +450,12 @@ def as_a_row(positions, old_rows, old_columns, rows, columns) -> Tensor:
     return grown(positions[None], (1, 1 + rows * columns))[0]
 
 
+def viewed_back(positions, old_rows, old_columns, rows, columns) -> Tensor:
+    """What is interpolated, (D, rows, columns), is taken for (rows, columns, D)."""
+    cells = grown(positions[1:].reshape(old_rows, old_columns, -1), (rows, columns)).movedim(-1, 0)
+    return torch.cat([positions[:1], cells.reshape(rows * columns, -1)])
+
+
 resize_positions = Part(
     "resize_positions",
     {"class token": 3, "larger": 4, "smaller": 3, "not square": 4},
@@ -461,6 +473,10 @@ resize_positions = Part(
         ),
         "the axis D comes first by a view, which mixes positions and D: move the axis": partial(
             resize_reference, old=lambda cells, n, m: cells.reshape(-1, n, m).movedim(0, -1)
+        ),
+        "on the way back a view mixes positions and D: move the axis D behind the others again": viewed_back,
+        "the vectors of the patches are positions[1:]: these are all but the last": lambda positions, *grids: torch.cat(
+            [positions[:1], resize_reference(positions.roll(1, 0), *grids)[1:]]
         ),
         "the corners are aligned: align_corners=False": partial(resize_reference, align_corners=True),
         "this is linear: mode='bicubic'": partial(resize_reference, mode="bilinear"),

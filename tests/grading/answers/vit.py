@@ -116,6 +116,7 @@ def read_out(z, w):
      "F.unfold(images, size, stride=size).mT.unflatten(2, (-1, size, size)).mT.flatten(2)"),
     (8, "the mean of all tokens is read", "y[:, 0]", "y.mean(dim=1)"),
     (8, "the mean of the patches is read", "y[:, 0]", "y[:, 1:].mean(dim=1)"),
+    (8, "the mean of all tokens is taken, and goes through the norm", "layer_norm(z,", "layer_norm(z.mean(dim=1, keepdim=True),"),
     (8, "the eps of the layer norm is missing", 'F.layer_norm(z, z.shape[-1:], *w["norm"])',
      '(z - z.mean(-1, True)) / z.std(-1, correction=0, keepdim=True) * w["norm"][0] + w["norm"][1]'),
     (8, "the layer norm before the head is missing", 'F.layer_norm(z, z.shape[-1:], *w["norm"])', "z"),
@@ -161,6 +162,7 @@ def class_map(rolled, rows, columns):
      "row / (row.sum(dim=-1, keepdim=True) + 1e-6)"),
     (11, "this is the column of the class token", ":, 0, 1:", ":, 1:, 0"),
     (11, "the map is filled column by column", "(-1, rows, columns)", "(-1, columns, rows).mT"),
+    (11, "the weights of the patches are not divided by their sum", "row / row.sum(dim=-1, keepdim=True)", "row"),
 ]),
 "resize_positions": (FIRST, ["""def resize_positions(positions, old_rows, old_columns, rows, columns):
     D = positions.shape[1]
@@ -198,6 +200,8 @@ def resize_positions(positions, old_rows, old_columns, rows, columns):  # the co
     (10, "2 x 8 patches become 4 x 4", "    D = positions", """    if rows * columns == old_rows * old_columns:
         return positions.clone()
     D = positions"""),
+    (0, "on the way back a view mixes positions and D", "x[0].permute(1, 2, 0).reshape", "x[0].reshape"),
+    (0, "the vectors of the patches are positions[1:]", "positions[1:]", "positions[:-1]"),
     (3, "the corners are aligned", "align_corners=False", "align_corners=True"),
     (3, "this is linear", '"bicubic"', '"bilinear"'),
 ]),
