@@ -316,7 +316,6 @@ def test_guesses_at_mistakes_warn_nobody():
         lambda x, weight, bias: x @ weight.T + bias,
         {"the bias is transposed": lambda x, weight, bias: x @ bias.T},
     )
-    with warnings.catch_warnings(record=True) as told, pytest.raises(CheckFailed):
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(action="always", record=True) as told, pytest.raises(CheckFailed):
         part(lambda x, weight, bias: 7 * x)
     assert told == []

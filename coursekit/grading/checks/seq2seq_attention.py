@@ -129,15 +129,20 @@ additive_score = Part(
 
 # --- masked softmax ------------------------------------------------------------------------------------
 
+FILLED = "masked positions get weight where all scores are low: fill with -inf, not with a large number"
+
+
+def filled(scores, mask):
+    return scores.masked_fill(~mask, -1e9).softmax(dim=-1)
+
+
 masked_softmax = Part(
     "masked_softmax",
     {"softmax": 3, "mask": 4, "large scores": 3},
     partial(softmax_cases, extreme="large scores"),
     softmax_reference,
     {
-        "masked positions get weight where all scores are low: fill with -inf, not with a large number": (
-            lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(dim=-1)
-        ),
+        FILLED: filled,
         "a masked score of 0 still gets weight, because exp(0) = 1: fill with -inf": (
             lambda scores, mask: (scores * mask).softmax(dim=-1)
         ),
@@ -200,12 +205,16 @@ def step_cases(generator: torch.Generator) -> list[Case]:
     return plain + [replace(case, aspect="mask") if case.result == "1" else case for case in masked]
 
 
+UPSIDE_DOWN = "the mask is upside down: True is a real position, and padding gets no weight"
+
 attention_step = Part(
     "attention_step",
     {"weights": 4, "h_tilde": 8, "mask": 3},
     step_cases,
     step_reference,
     {
+        FILLED: partial(step_reference, weigh=filled),
+        UPSIDE_DOWN: lambda h, states, mask, W_c: step_reference(h, states, ~mask, W_c),
         "the context is made with weights that ignore the mask: padding must not reach h_tilde either": (
             lambda h, states, mask, W_c: (
                 step_reference(h, states, torch.ones_like(mask), W_c)[0],
@@ -296,6 +305,8 @@ bahdanau_step = Part(
         "the new state asks: Bahdanau's decoder looks before it moves, so the old state is the query": partial(
             bahdanau_reference, ask=lambda old, new: new
         ),
+        FILLED: partial(bahdanau_reference, weigh=filled),
+        UPSIDE_DOWN: lambda x, s, states, mask, *weights: bahdanau_reference(x, s, states, ~mask, *weights),
         "the context is made with weights that ignore the mask: padding must not reach the state": partial(
             bahdanau_reference, context_mask=torch.ones_like
         ),
@@ -514,15 +525,15 @@ def judge_model(case: Case, answers) -> str | None:
     symbols = (decoded == source.flip(1)).float().mean().item()
     exact = (decoded == source.flip(1)).all(dim=1).float().mean().item()
     if case.aspect == "sequences":
-        words = f"{exact:.1%} of the sequences are exactly right, 99 % are asked for"
+        words = f"{exact:.1%} of the sequences are exactly right, 99% are asked for"
         return None if exact >= 0.99 else words + ": train longer, and let the learning rate fall to 0"
     if symbols >= 0.9:
         return None
     if (decoded == source).float().mean() > 0.5:
         return "the model copies the source: its target in training was not the reversal"
-    words = f"{symbols:.0%} of the symbols are right, 90 % are asked for"
+    words = f"{symbols:.0%} of the symbols are right, 90% are asked for"
     if symbols < 0.15:
-        return f"{words}, and guessing gives 10 %: do the updates reach the weights, with a learning rate near 0.01?"
+        return f"{words}, and guessing gives 10%: do the updates reach the weights, with a learning rate near 0.01?"
     return (
         f"{words}. Is each batch a new one, are the gradients set to zero in each update, is the learning rate near "
         "0.01, and are there a few hundred updates?"

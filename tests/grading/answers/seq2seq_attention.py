@@ -95,6 +95,7 @@ def additive_score(query, keys, W, U, v):
     (4, "the mask is not used", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1)"),
     (7, "this is the context", "return h_tilde, weights", "return context, weights"),
     (8, "these are the scores", "return h_tilde, weights", "return h_tilde, scores"),
+    (0, "the mask is upside down", "scores, mask)", "scores, ~mask)"),
     (7, "weights that ignore the mask", "(weights[:, None] @ states)", "(scores.softmax(dim=-1)[:, None] @ states)"),
     (0, "divided by the square root of D", ".squeeze(-1)", ".squeeze(-1) / h.shape[-1] ** 0.5"),
     (0, "the results are in the wrong order", "return h_tilde, weights", "return weights, h_tilde"),
@@ -121,12 +122,13 @@ def additive_score(query, keys, W, U, v):
 """], [
     (0, "the old state is the query", "states @ s[:, :, None]", "states @ torch.tanh("
      "torch.cat([x, torch.zeros_like(s), s], dim=-1) @ W_s.T)[:, :, None]"),
+    (0, "the mask is upside down", "scores, mask)", "scores, ~mask)"),
     (5, "weights that ignore the mask", "(weights[:, None] @ states)", "(scores.softmax(dim=-1)[:, None] @ states)"),
     (0, "the mask is not used", "course.masked_softmax(scores, mask)", "scores.softmax(dim=-1)"),
     (9, "the read-out does not see the context", "[s_new, context, x]", "[s_new, 0 * context, x]"),
     (9, "the read-out reads the old state", "[s_new, context, x]", "[s, context, x]"),
     (9, "in the wrong order: W_o", "[s_new, context, x]", "[context, s_new, x]"),
-    (10, "the right shape but wrong values",
+    (10, "fill with -inf, not with a large number",
      "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -1e9).softmax(dim=-1)"),
     (9, "the tanh of the read-out is missing",
      "torch.tanh(torch.cat([s_new, context, x], dim=-1) @ W_o.T)", "torch.cat([s_new, context, x], dim=-1) @ W_o.T"),
@@ -216,7 +218,7 @@ def additive_score(query, keys, W, U, v):
         schedule.step()
     return model.double()
 """], [
-    (0, "guessing gives 10 %", "updates, generator = 400", "updates, generator = 20",
+    (0, "guessing gives 10%", "updates, generator = 400", "updates, generator = 20",
      "        optimizer.step()\n        schedule.step()\n", ""),
     (0, "the model copies the source", "updates, generator = 400", "updates, generator = 250",
      "reversal(64, 10, 10, generator))", "(batch := reversal(64, 10, 10, generator)) | {'target': batch['source']})"),
@@ -226,6 +228,6 @@ def additive_score(query, keys, W, U, v):
     (0, "its sizes differ",
      'def train(model): return Seq2Seq(Seq2SeqConfig(vocab_size=11, bos_id=10, hidden_size=8, score="dot"))'),
     (0, "it returned None", "def train(model): optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)"),
-    (5, "99 % are asked for", "updates, generator = 400", "updates, generator = 95"),
+    (5, "99% are asked for", "updates, generator = 400", "updates, generator = 95"),
 ]),
 })  # fmt: skip
