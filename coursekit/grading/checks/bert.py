@@ -748,7 +748,7 @@ masked_lm_loss = Part(
             "this is the mean of the texts' means: every masked word counts the same, whatever text it is in": (
                 loss_with(lambda each, m, t: mean_of_means(each, m))
             ),
-            "the logits of the other places are set to 0, but still counted: leave these places out": (
+            "the other places still count in the mean, whatever they add to it: leave them out": (
                 lambda logits, target, masked: loss_reference(
                     logits * masked[..., None], target * masked, torch.ones_like(masked)
                 )

@@ -219,7 +219,7 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
     (5, "this is the mean of the texts' means", "return F.cross_entropy(logits[masked], target[masked])",
      """losses = F.cross_entropy(logits.mT, target, reduction="none") * masked
     return (losses.sum(dim=1) / masked.sum(dim=1)).mean()"""),
-    (5, "the logits of the other places are set to 0, but still counted",
+    (5, "the other places still count in the mean",
      "return F.cross_entropy(logits[masked], target[masked])",
      """logits, target = logits * masked[..., None], target * masked
     return F.cross_entropy(logits.flatten(0, 1), target.flatten())"""),
