@@ -105,7 +105,7 @@ export function mount(el, data) {
     fill.show(filling);
     turn.show(turns);
     grey.setAttribute("aria-pressed", grown);
-    const made = [["", `turned by ${90 * turns}° anticlockwise`][Number(turns > 0)], grown ? "grey" : ""].filter(Boolean);
+    const made = [["", `turned by ${90 * turns}°${turns === 2 ? "" : " anticlockwise"}`][Number(turns > 0)], grown ? "grey" : ""].filter(Boolean);
     const what = k ? `${k} ${k > 1 ? "blocks cover" : "block covers"} ${share} of it with ${filling ? "another image" : "noise"}` : "nothing is covered";
     status.textContent = `${[`Image ${shown}`, ...made].join(", ")}: ${what}.`;
   }
