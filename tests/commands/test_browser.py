@@ -434,6 +434,9 @@ def test_heads_of_any_sentence(name, open_page):
         peak = row.argmax().item()
         assert f"query ‘{readable(words[query])}’ ({query})" in said
         assert abs(float(said.rsplit(" ", 1)[1].rstrip(".")) - row[peak].item()) < OFF + 0.007
+    page.get_by_role("textbox", name="Text").fill(" ")
+    page.get_by_role("button", name="Read").click()
+    page.get_by_role("alert").filter(has_text="The text is empty: write a sentence.").wait_for()
     assert page.errors == []
 
 

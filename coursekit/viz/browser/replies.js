@@ -136,6 +136,7 @@ async function heads(view, {source}) {
   const {data, model} = view;
   view.shown ??= data;
   return orRefused({...view.shown, typed: source}, async () => {
+    if (!source.trim()) throw new Refused("The text is empty: write a sentence.");
     const reader = await model();
     const ids = reader.begin ? reader.begin(source) : reader.tokenizer.encode(source);
     reader.checkLength(ids.length);
