@@ -860,6 +860,22 @@ def test_the_rows_of_a_printed_table_are_whole(open_page):
 
 
 @pytest.mark.browser
+def test_no_lines_stand_alone_at_the_end_of_a_slide_or_at_the_begin_of_one(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    kept = """(shown) => {
+      const pre = document.createElement("pre");
+      pre.style.cssText = "font: 20px/30px monospace; padding: 0; position: absolute; top: 0";
+      pre.textContent = Array.from({length: 10}, (_, i) => `line ${i}`).join("\\n");
+      document.body.append(pre);
+      const rest = linesBelow(pre, pre.getBoundingClientRect().top + 30 * shown + 5);
+      pre.remove();
+      return rest && pre.textContent.trim().split("\\n").length;
+    }"""
+    assert [page.evaluate(kept, shown) for shown in range(1, 10)] == [None, None, 3, 4, 5, 6, 7, 7, 7]
+
+
+@pytest.mark.browser
 def test_after_a_jump_back_the_next_slides_are_the_next(open_page):
     """reveal.js remembers the place in each part that one has left, and would pass over the slides before it."""
     page = open_page("slides", "03_talk.html")

@@ -3,6 +3,7 @@ const WIDTH = 1280, HEIGHT = 720;
 const SMALLER = 0.75; // as much smaller something is drawn rather than cut in two
 const A_LITTLE = 0.88; // as much smaller a slide is drawn rather than followed by one with what was left over
 const SMALLEST = 0.5; // an opened answer, or what cannot be cut
+const READABLE = 0.7; // what is printed, so that its lines are whole; longer ones are wrapped
 const MARGIN = 40; // below the last line of what is cut, with the frames around it
 const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a widget for its colours in the dark
 const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
@@ -28,7 +29,7 @@ const indent = (text) => text.search(/[^ ]/);
  *  It is cut at an empty line, between two functions, where that leaves at least a third of these lines; else, with the same
  *  condition, between two statements that are not indented; else not above a line that is indented more, which belongs to
  *  the one before it; and not behind a line that only begins something, such as a decorator, the head of a function or its
- *  docstring. */
+ *  docstring, nor behind the first lines of all. */
 function linesBelow(pre, bottom) {
   const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
   const range = document.createRange();
@@ -41,7 +42,8 @@ function linesBelow(pre, bottom) {
       const line = range.getBoundingClientRect();
       if (line.height && line.bottom > bottom) break;
       const at = before + i + 1, own = whole.slice(whole.lastIndexOf("\n", at - 2) + 1, at), left = whole.slice(at);
-      const begins = /^\s*@|[:([{]\s*$|"""\s*$/.test(own), few = left.split("\n").filter((one) => one.trim()).length < LEAST;
+      const lines = (text) => text.split("\n").filter((one) => one.trim()).length;
+      const begins = /^\s*@|[:([{]\s*$|"""\s*$/.test(own) || lines(whole.slice(0, at)) < LEAST, few = lines(left) < LEAST;
       const good = !begins && !few, statement = /^(?!el(se|if)\b|except\b|finally\b)[^\s)\]}]/.test(left);
       if (line.height) cuts.push({place: [text, i + 1], empty: left[0] === "\n", statement: good && statement,
         outside: good && indent(left) <= indent(own), good, possible: !begins});
@@ -219,7 +221,7 @@ function narrow() {
     pre.style.whiteSpace = "pre";
     const zoom = pre.clientWidth / pre.scrollWidth;
     pre.style.whiteSpace = "";
-    if (zoom < 1 && zoom >= SMALLEST) pre.style.fontSize = `${0.99 * zoom * parseFloat(getComputedStyle(pre).fontSize)}px`;
+    if (zoom < 1 && zoom >= READABLE) pre.style.fontSize = `${0.99 * zoom * parseFloat(getComputedStyle(pre).fontSize)}px`;
   }
 }
 
