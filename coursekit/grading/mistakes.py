@@ -8,7 +8,6 @@ of a kind fit, as on a matrix of one row and one column, nothing is said.
 import contextlib
 import inspect
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -210,13 +209,6 @@ def in_fractions(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], ar
         yield DIVIDED, y, x * (n / m)
 
 
-@contextlib.contextmanager
-def guessing() -> Iterator[None]:
-    """Nobody is told what a guess at a mistake divides by, or what NumPy and PyTorch warn of meanwhile."""
-    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-        yield
-
-
 def in_arguments(reference: Callable[..., Any], arguments: Sequence[Any]) -> Told:
     """The right function of other arguments, of those that have a name."""
     parameters = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -231,12 +223,9 @@ def in_arguments(reference: Callable[..., Any], arguments: Sequence[Any]) -> Tol
         if type(one) is type(other) and getattr(one, "dtype", None) == getattr(other, "dtype", None):
             changes.append((f"{called(a)} and {called(b)} change places", {a: other, b: one}))
     for words, change in changes:
-        try:
-            with guessing():
-                made = collect(reference(*(named | change).values(), *arguments[len(named) :]))
-        except Exception:
-            continue  # with these arguments nobody can make that mistake
-        yield f"this is the result if {words}", made
+        with contextlib.suppress(Exception):  # with these arguments nobody can make that mistake
+            made = collect(reference(*(named | change).values(), *arguments[len(named) :]))
+            yield f"this is the result if {words}", made
 
 
 def in_place_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ import sys
 import textwrap
 import traceback
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 
 from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies, spoiled
 from coursekit.grading.magics import as_python
-from coursekit.grading.mistakes import Compared, alike, guessing, recognise
+from coursekit.grading.mistakes import Compared, alike, recognise
 from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
@@ -204,7 +205,7 @@ class Part:
             return None
         for words, mistake in self.suspects.items():
             try:
-                with guessing():
+                with np.errstate(all="ignore"):
                     suspected = collect(mistake(*case.arguments))
             except Exception:
                 continue  # with these shapes nobody can make that mistake
@@ -216,7 +217,7 @@ class Part:
         """Whether all these wrong answers are what one of the suspects returns."""
         for case, answer in failed:
             try:
-                with guessing():
+                with np.errstate(all="ignore"):
                     suspected = collect(self.suspects[words](*case.arguments))
             except Exception:
                 return False
@@ -293,7 +294,8 @@ class Part:
             except Exception as error:
                 errors[number] = error
                 answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
-        verdicts = self.verdicts(cases, answers, faults)
+        with warnings.catch_warnings(action="ignore"):  # what guesses at mistakes do is no concern of the student's
+            verdicts = self.verdicts(cases, answers, faults)
         self.earned = sum(verdict.points for verdict in verdicts)
         self.answered = self.earned > 0 or UNANSWERED not in [verdict.words for verdict in verdicts]
         title, rows, told = f"{self.name}: {self.earned} of {self.points} points", [], set()
