@@ -39,6 +39,7 @@ UNREAD = (
 )
 IDLE = "this is right, but an answer that does nothing has it, too: it counts as soon as something of {} is right"
 SAME = "the same"
+SHAPES = 8  # of so many arguments at most
 UNANSWERED = "not answered yet: replace the line that raises NotImplementedError"
 DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
 LARGEST_WEIGHT = 1e6  # a thousand times and more what trainings here end with
@@ -319,8 +320,9 @@ class Part:
 
     def details(self, case: Case, number: int, answer: Arrays | Unusable) -> list[str]:
         """What a failed case was, how to call it again, and small results beside what they should be."""
-        shapes = ", ".join(str(tuple(a.shape)) for a in case.arguments if isinstance(a, Tensor))
-        lines = [f"tried: {case.about}" + (f"; shapes {shapes}" if shapes else "")]
+        shapes = [str(tuple(a.shape)) for a in case.arguments if isinstance(a, Tensor)]
+        shapes[SHAPES:] = [f"… ({len(shapes)} tensors)"] * (len(shapes) > SHAPES)
+        lines = [f"tried: {case.about}" + (f"; shapes {', '.join(shapes)}" if shapes else "")]
         lines.append(f"again: {self.result}(*check.{self.name}.example({number}))")
         if self.reference is None or isinstance(answer, Unusable):
             return lines

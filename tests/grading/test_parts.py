@@ -319,3 +319,12 @@ def test_guesses_at_mistakes_warn_nobody():
     with warnings.catch_warnings(action="always", record=True) as told, pytest.raises(CheckFailed):
         part(lambda x, weight, bias: 7 * x)
     assert told == []
+
+
+@pytest.mark.parametrize(("n", "told"), [(8, "(8,)"), (30, "(8,), … (30 tensors)")])
+def test_of_many_arguments_the_first_shapes_are_told(n, told):
+    given = tuple(torch.ones(i + 1) for i in range(n))
+    part = Part("count", {"all": 1}, lambda generator: [Case("all", "tensors", given)], lambda *given: 0.0)
+    with pytest.raises(CheckFailed) as failed:
+        part(lambda *given: 1.0)
+    assert f"tried: tensors; shapes (1,), (2,), (3,), (4,), (5,), (6,), (7,), {told}\n" in failed.value.text
