@@ -96,8 +96,9 @@ class Association(Widget):
             f"<p>{html.escape(before)}<b>{html.escape(part)}</b>{html.escape(after)}</p>"
             for before, part, after in self.data["sentences"]
         )
+        few = f"the {len(order):,} likeliest of " if len(order) < len(self.words) else ""
         caption = (
-            f"The most different of the {len(order):,} likeliest of {len(self.words):,} words; a difference above 0: "
+            f"The most different of {few}{len(self.words):,} words; a difference above 0: "
             f"likelier with {names[1]}, below: with {names[0]}"
         )
         return f"<p><b>{html.escape(self.data['title'])}</b></p>{said}{table_html(caption, head, rows)}"

@@ -82,7 +82,8 @@ def described_axes(ax: Axes) -> str:
         ticks = [tick.get_text() for tick in (ax.get_yticklabels() if lie else ax.get_xticklabels())]
         values = [said(bar.get_width() if lie else bar.get_height()) for bar in bars]
         names = ticks if len(ticks) == len(values) else [""] * len(values)
-        told.append(", ".join(f"{name} {value}".strip() for name, value in listed(list(zip(names, values)))))
+        entries = ", ".join(f"{name} {value}".strip() for name, value in listed(list(zip(names, values))))
+        told.append(entries + f" ({len(values)} in all)" * (len(values) > LISTED))
     with_bars = [drawn for drawn in ax.containers if isinstance(drawn, ErrorbarContainer)]
     caps = [cap for _, ends, _ in with_bars for cap in ends]  # the ends of error bars: no lines of their own
     names = {line: drawn.get_label() for drawn in with_bars if (line := drawn[0])}  # the label is the container's
@@ -102,7 +103,8 @@ def described_line(line: Line2D, ax: Axes, label: str) -> str:
     x, y = x[np.isfinite(x) & np.isfinite(y)], y[np.isfinite(x) & np.isfinite(y)]
     name = "" if label.startswith("_") else f"{label}: "
     if len(x) < 2 or line.get_transform() != ax.transData:  # a point, or a level across the whole chart
-        return f"{name}{said(y[0])}" if name and len(y) else ""
+        upright = len(x) > 1 and x[0] == x[-1]  # it stands at one x, from the bottom to the top
+        return f"{name}{said(x[0] if upright else y[0])}" if name and len(y) else ""
     if (np.diff(x) < 0).any():
         return f"{name}{len(x)} points from {said(y.min())} to {said(y.max())}"
     return f"{name}from {said(y[0])} at {said(x[0])} to {said(y[-1])} at {said(x[-1])}"

@@ -34,8 +34,8 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     assert described(heatmap(weights, "ab", "xy", title="Map").figure) == (
         "Map. output symbol against source symbol. map of 2 rows and 2 columns, from 0 to 1"
     )
-    assert "20 bars" not in described(bars({str(i): i for i in range(20)}, percent=False).figure)
-    assert described(bars({str(i): i for i in range(20)}, percent=False).figure).endswith("9 9, 10 10, 19 19")
+    many = bars({str(i): i for i in range(20)}, percent=False)
+    assert described(many.figure).endswith("9 9, 10 10, 19 19 (20 in all)")
     images = image_grid(np.zeros((2, 3, 4, 5)), ["cat"], columns=2)[0, 0].figure
     assert described(images) == "cat. image of 4 rows and 5 columns. image of 4 rows and 5 columns"
     assert described(plt.figure()) == "A drawing"
@@ -62,7 +62,8 @@ def test_error_bars_are_described_by_their_line():
     dots = new_axes()
     dots.plot([3, -3, 1], [0.5, 2, -1], "o", label="dots")
     dots.axhline(0.25, label="chance")
-    assert described(dots.figure) == "dots: 3 points from -1 to 2. chance: 0.25"
+    dots.axvline(3, label="now")
+    assert described(dots.figure) == "dots: 3 points from -1 to 2. chance: 0.25. now: 3"
 
 
 @pytest.mark.parametrize(
