@@ -13,6 +13,7 @@ from typing import Any
 from coursekit.grading.parts import IDLE, SAME, UNANSWERED, Part, Row
 
 GREEN, AMBER, RED, GREY = ("✓", "#18803c"), ("○", "#a06a00"), ("✗", "#d1303a"), ("–", "#707070")
+PARTLY = (RED[0], AMBER[1])  # wrong, as the text below the card says it, but not in all
 
 
 def card(part: Part, rows: Sequence[Row], where: Sequence[str] = ()) -> str:
@@ -22,7 +23,7 @@ def card(part: Part, rows: Sequence[Row], where: Sequence[str] = ()) -> str:
         where: lines on where the student's code stopped.
     """
     kinds = [kind_of(row) for row in rows]
-    whole = GREEN if part.earned == part.points else RED if RED in kinds and GREEN not in kinds else AMBER
+    whole = GREEN if part.earned == part.points else AMBER if RED not in kinds else PARTLY if GREEN in kinds else RED
     lines, opened = "", False
     for row, kind in zip(rows, kinds):
         words = f": {html.escape(row.words)}" if row.words else ""
@@ -43,7 +44,7 @@ def overview(parts: Sequence[Part], written: dict[str, int]) -> str:
     """The points of all parts so far, by their names."""
     lines = ""
     for number, part in enumerate(parts, 1):
-        kind = GREY if part.earned is None else GREEN if part.earned == part.points else AMBER if part.earned else RED
+        kind = GREY if part.earned is None else GREEN if part.earned == part.points else PARTLY if part.earned else RED
         points = "not checked yet" if part.earned is None else f"{part.earned} of {part.points}"
         if not part.answered:
             kind, points = AMBER, "not answered yet"

@@ -121,6 +121,21 @@ def test_a_check_that_is_passed_is_a_card_too_and_says_what_comes_next(shell, ca
         one.earned = None
 
 
+def test_its_title_has_the_symbol_of_the_text(shell, part):
+    def stub(x):
+        raise NotImplementedError
+
+    answers = {
+        "✗ double 3 of 6": lambda x: x * 2 + (x > 10),
+        "✗ double 0 of 6": lambda x: x - 1,
+        "○ double 0 of 6": stub,
+    }
+    for title, answer in answers.items():
+        failed = checked(part, answer)
+        assert Page(shell.shown[-1]["text/html"]).text.startswith(title)
+        assert failed.text.startswith(title.replace("double", "double:"))
+
+
 def test_amber_is_what_waits(shell, part):
     """Not answered, wrong for the reason of a row above, or right as soon as another row is."""
 
