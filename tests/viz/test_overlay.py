@@ -348,6 +348,25 @@ def test_what_the_reader_cannot_look_at_is_said():
 
 
 @pytest.mark.browser
+def test_live_who_draws_on_before_the_answer_loses_nothing(browser):
+    page = live_page(browser, "overlay", Overlay(**BOTH).data)
+    page.get_by_label("Colour").fill("#0000ff")
+    page.get_by_role("button", name="Fill").click()
+    page.get_by_label("Colour").fill("#00ff00")
+    page.get_by_role("button", name="Draw on it").click()
+    box = page.locator(".large .picture").bounding_box()
+    for share in (0.25, 0.75):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + share * box["height"])
+        page.mouse.down()
+        page.mouse.up()
+    page.wait_for_function("window.sent.length === 3")
+    pixels = np.frombuffer(base64.b64decode(page.evaluate("window.sent[2].pixels")), np.uint8).reshape(SIDE, SIDE, 3)
+    assert pixels[SIDE // 2, 0].tolist() == [0, 0, 255]
+    for place in (SIDE // 4, 3 * SIDE // 4):
+        assert pixels[place - 1 : place + 1, place - 1 : place + 1, 1].max() > 150
+
+
+@pytest.mark.browser
 def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tmp_path):
     view = Overlay(**BOTH).live(looks)
     page = live_page(browser, "overlay", Overlay(**BOTH).data)

@@ -33,6 +33,7 @@ export function mount(el, data, {emit}) {
   let title, status, error, draws, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
   let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
+  let latest = null; // the picture that was asked about, until it is answered
   let before = 0; // the opacity before somebody began to draw
   let asked = null, turn = 0; // what is being worked on
 
@@ -60,7 +61,7 @@ export function mount(el, data, {emit}) {
 
   function update(next) {
     if (all && next.asked && next.asked.turn !== asked) return; // something newer has been asked meanwhile
-    asked = null;
+    asked = latest = null;
     error.textContent = next.error ?? "";
     if (next.error && all) return look(); // what was shown stays
     data = next;
@@ -72,7 +73,7 @@ export function mount(el, data, {emit}) {
     box.style.setProperty("--aspect", `${width} / ${height}`);
     for (const shows of [image, plain]) shows.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { error.textContent = ""; shown = i; look(); });
+    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { error.textContent = ""; [latest, shown] = [null, i]; look(); });
     images.replaceChildren(which.group);
     chosen = {model: words("Model", data.names, (i) => { error.textContent = ""; open(i); })};
     chosen.model.group.hidden = data.names.length < 2;
@@ -127,7 +128,7 @@ export function mount(el, data, {emit}) {
       drawing.replaceChildren(h("path", {d, style: `stroke:${colour.value};stroke-width:${picture.clientWidth / 12};stroke-linecap:round;stroke-linejoin:round`}));
     });
     picture.addEventListener("pointerup", () => {
-      if (line) ask((pen) => { pen.drawImage(image, 0, 0, width, height); stroke(pen); });
+      if (line) ask((pen) => { pen.drawImage(latest ?? image, 0, 0, width, height); stroke(pen); });
       line = null;
     });
     return h("div", {class: "row own"}, h("label", {class: "typed"}, "Your picture:", file), draws, h("label", {}, "in ", colour), fill);
@@ -140,6 +141,7 @@ export function mount(el, data, {emit}) {
     pen.fillStyle = "#fff"; // behind what is transparent
     pen.fillRect(0, 0, width, height);
     draw(pen);
+    latest = pen.canvas;
     const {data: all} = pen.getImageData(0, 0, width, height);
     let text = "";
     for (let i = 0; i < all.length; i += 4) text += String.fromCharCode(all[i], all[i + 1], all[i + 2]);

@@ -37,7 +37,8 @@ const STYLE = `${CONTROLS}
 .ck .heading { font-size:15px; color:var(--soft); }
 @media (max-width:520px) {
   .ck .dials { grid-template-columns:repeat(min(2, var(--columns)), minmax(0, 200px)); }
-  .ck .knob > svg { width:20px; } .ck .knob span { min-width:8.7em; } .ck .dial { padding:4px; }
+  .ck .knob { flex-wrap:wrap; gap:0 8px; } .ck .knob > svg { width:20px; } .ck .knob span { flex:1; } .ck .dial { padding:4px; }
+  .ck .knob input { order:1; flex-basis:100%; } /* below its name: a finger needs the width */
   .ck .knob, .ck .top, .ck .sum { font-size:16px; }
 }
 `;
