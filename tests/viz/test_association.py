@@ -315,6 +315,11 @@ def test_small_and_large_numbers_are_readable(browser):
     assert "more than 10,000 times as likely with “y”" in status(page)
 
 
+def test_the_table_says_of_how_many_words_it_shows_the_most_different():
+    assert "The most different of 4 words; a difference above 0" in hand().static_html()
+    assert "The most different of the 200 likeliest of 2,000 words;" in TWO_THOUSAND.static_html()
+
+
 @pytest.mark.browser
 def test_the_first_sentence_says_what_differs_most_and_what_is_left_out(browser):
     page = page_of(browser, hand(planted={"stocks": 1})._repr_html_())

@@ -189,6 +189,8 @@ def test_keyboard_alone_is_enough(browser):
         (["Tab", "ArrowLeft"], f"Image 1: {k} blocks cover {share} of it with noise."),
         (["Tab", "ArrowDown"], f"Image 1: {k} blocks cover {share} of it with another image."),
         (["Tab", "End"], "Image 1, turned by 270° anticlockwise:"),
+        (["ArrowLeft"], "Image 1, turned by 180°:"),  # whichever way
+        (["ArrowRight"], "Image 1, turned by 270° anticlockwise:"),
         (["Tab", "Enter"], "Image 1, turned by 270° anticlockwise, grey:"),
     ]:
         for key in keys:
