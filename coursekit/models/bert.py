@@ -36,6 +36,7 @@ from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.modes import evaluating
 from coursekit.nn.positions import LearnedPositions, positions_of
+from coursekit.nn.tied import tied_logits
 
 EPS = 1e-12  # of every layer norm
 STD = 0.02  # of weights at first, before the cut at two deviations; not in the paper, but in Google's program
@@ -218,7 +219,7 @@ class BertForPreTraining(Pretrained):
 
     def guess(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of the word at places with these last hidden states (..., D)."""
-        return F.linear(self.norm(F.gelu(self.dense(hidden))), self.bert.tokens.weight, self.bias)
+        return tied_logits(self.norm(F.gelu(self.dense(hidden))), self.bert.tokens.weight, self.bias)
 
     def forward(
         self,

@@ -31,6 +31,7 @@ from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_
 from coursekit.nn.dropout import Dropout
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
+from coursekit.nn.tied import tied_logits
 
 EPS = 1e-5  # of every layer norm, in the programs
 STD = 0.02  # of weights when they are drawn (GPT, section 4.1)
@@ -186,7 +187,7 @@ class GPT(Pretrained):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Apply the output layer to hidden states: (..., D) -> (..., V)."""
-        return F.linear(hidden, self.tokens.weight)
+        return tied_logits(hidden, self.tokens.weight)
 
     def new_caches(self, max_length: int) -> list[Cache]:
         """Empty caches for decoding step by step, one for each block, with room for ``max_length`` tokens."""

@@ -23,7 +23,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.blocks import Block, FeedForward
@@ -35,6 +34,7 @@ from coursekit.nn.masks import padding_mask
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.positions import positions_of
 from coursekit.nn.rotary import RotaryScaling, rotary_angles, rotary_frequencies, rotate
+from coursekit.nn.tied import tied_logits
 
 STD = 0.02  # of weights when they are drawn
 
@@ -213,7 +213,7 @@ class Llama(Pretrained):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Apply the output layer to hidden states: (..., D) -> (..., V)."""
-        return F.linear(hidden, self.tokens.weight) if self.output is None else self.output(hidden)
+        return tied_logits(hidden, self.tokens.weight) if self.output is None else self.output(hidden)
 
     def new_caches(self, max_length: int) -> list[Cache]:
         """Empty caches for decoding step by step, one for each block; with a window they hold no more than that."""

@@ -16,7 +16,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import ACTIVATIONS, Block, DecoderBlock, FeedForward
@@ -34,6 +33,7 @@ from coursekit.nn.dropout import Dropout
 from coursekit.nn.losses import real_rows
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, SinusoidalPositions, positions_of
+from coursekit.nn.tied import tied_logits
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Transformer(nn.Module):
         memory_mask = None if source_mask is None else padding_mask(source_mask)
         for block, cache in zip(self.decoder, caches or [None] * len(self.decoder), strict=True):
             x = block(x, memory, memory_mask=memory_mask, cache=cache)
-        return F.linear(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
+        return tied_logits(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
 
     def new_caches(self, max_length: int, source_length: int) -> list[tuple[Cache, Cache]]:
         """Empty caches for decoding step by step: in each block one of the target, one of the source."""

@@ -14,7 +14,7 @@ from tests.train.objectives import OBJECTIVES
 
 PACKAGE = Path(import_module("coursekit").__file__).parent
 # of these a chain need not tell
-HELPERS = {f"nn/{name}.py" for name in ("checks", "dropout", "losses", "masks", "precision", "sampling")}
+HELPERS = {f"nn/{name}.py" for name in ("checks", "dropout", "losses", "masks", "precision", "sampling", "tied")}
 MODELS = {name: module for name, module in models().items() if name != "ngram"}
 
 
