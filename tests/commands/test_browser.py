@@ -533,7 +533,7 @@ def test_pictures_of_the_readers(open_page, tmp_path):
             page.locator(".heads button").nth(k).click()
             high = float(page.locator(".legend .number").nth(1).inner_text())
             assert abs(high - rows[k].max().item()) < OFF
-            assert "image 2" in status(page)
+            assert "your picture" in status(page)
             assert "Jaccard" not in status(page), "nobody knows where its object is"
     page.locator(".strip button").first.click()
     assert "Jaccard" in status(page)
@@ -611,7 +611,7 @@ def test_where_the_model_cannot_run_the_stored_answers_stay(without, open_page):
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_what_becomes_of_the_model_is_said_below_the_widget_however_it_is_drawn_anew(open_page):
+def test_what_becomes_of_the_model_is_said_beside_the_widget_however_it_is_drawn_anew(open_page):
     widget = AttentionHeads(["a", "b"], np.full((1, 2, 2, 2), 0.5)).in_browser("bert", typed="a b")
     page = open_page(widget)
     page.route("**/*.onnx", lambda route: None)  # it never comes
@@ -621,7 +621,9 @@ def test_what_becomes_of_the_model_is_said_below_the_widget_however_it_is_drawn_
     page.get_by_role("button", name="Read").click()
     page.get_by_role("alert").wait_for()
     page.get_by_label("Layer 0, head 1", exact=True).click()
-    assert page.get_by_role("alert").inner_text().startswith("The model could not be run in this browser")
+    alert = page.get_by_role("alert")
+    assert alert.inner_text().startswith("The model could not be run in this browser")
+    assert alert.bounding_box()["y"] < page.locator(".ck").bounding_box()["y"], "where the field was"
 
 
 @pytest.mark.slow

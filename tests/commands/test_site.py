@@ -714,6 +714,13 @@ def test_search_finds_a_word(open_page):
 
 
 @pytest.mark.browser
+def test_single_letters_of_what_is_searched_are_marked_nowhere(open_page):
+    page = open_page("site", "search.html?q=k-marmalade")
+    page.locator("#search-results li a").first.wait_for()
+    assert page.evaluate("localStorage.getItem('sphinx_highlight_terms')") == "marmalade"
+
+
+@pytest.mark.browser
 def test_the_search_shows_the_text_of_a_page_and_not_its_menus(open_page):
     page = open_page("site", "search.html?q=sums")  # in titles, too, whose first place is in a menu
     excerpts = page.locator("#search-results p.context")

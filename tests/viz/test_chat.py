@@ -364,7 +364,11 @@ def test_live_another_text_begins_anew_and_nothing_is_sent_twice(browser):
     assert page.get_by_role("textbox", name="Request").input_value() == "And?", "it stays"
     for _ in MODELS:
         told(page, view)
-    page.get_by_role("textbox", name="Text").fill("Another text.")
+    text = page.get_by_role("textbox", name="Text")
+    wide = text.bounding_box()["width"]
+    text.fill("")
+    assert text.bounding_box()["width"] == wide > 300, "there is room to write"
+    text.fill("Another text.")
     send(page, "  ")
     assert status(page) == "Write a request first."
     send(page, "Why?")

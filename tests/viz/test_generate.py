@@ -393,6 +393,20 @@ def numbers_of(seed: int):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("typed", "used"), [("-5", 1), ("1.5", 1), ("", 1), ("9" * 20, 2**31 - 2), ("77", 77)])
+def test_the_seed_that_is_shown_is_the_one_that_is_used(browser, typed, used):
+    page = page_of(browser, MANY._repr_html_())
+    field = page.get_by_role("spinbutton", name="Seed")
+    drawn = []
+    for text in (typed, str(used)):
+        field.fill(text)
+        page.get_by_role("button", name="Draw 1,000").click()
+        assert field.input_value() == str(used)
+        drawn.append([row["cells"][2] for row in rows(page)])
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.browser
 def test_what_is_drawn_can_be_drawn_again(browser):
     page = page_of(browser, MANY._repr_html_())
     values = logits(0, 300, 3)

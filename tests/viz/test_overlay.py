@@ -380,7 +380,8 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     pixels = np.frombuffer(base64.b64decode(page.evaluate("window.sent[0].pixels")), np.uint8)
     assert np.abs(pixels.reshape(-1, 3).astype(int) - (200, 10, 20)).max() <= 2
     told(page, view)
-    assert status(page).startswith("<b>other, image 3, head 1: 60 %")
+    assert status(page).startswith("<b>other, your picture, head 1: 60 %")
+    assert page.get_by_role("button", name="Your picture").count() == 1
     assert "Jaccard" not in status(page)
     page.locator(".strip button").first.click()
     assert "Jaccard" in status(page)
@@ -406,6 +407,7 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     (tmp_path / "bad.png").write_text("no picture", encoding="utf-8")
     page.get_by_label("Load a picture").set_input_files(tmp_path / "bad.png")
     page.wait_for_function("document.querySelector('[role=alert]').textContent.includes('PNG or a JPEG')")
+    assert page.get_by_label("Load a picture").input_value() == "", "what is named is what is shown"
     page.get_by_role("button", name="Draw on it").click()
     assert page.get_by_label("Heat map").input_value() == "60", "as it was before"
     assert violations(page, "#there") == []

@@ -205,6 +205,16 @@ addEventListener("DOMContentLoaded", () => {
     for (const part of text?.querySelectorAll(".headerlink, script, style") ?? []) part.remove();
     return text?.textContent ?? "";
   };
+  // "k-NN" is searched as "k" and "nn", which would be marked within words all over a page
+  // @ts-ignore
+  const parse = Search._parseQuery;
+  // @ts-ignore
+  Search._parseQuery = (/** @type {string} */ query) => {
+    const [all, terms, excluded, marked, objects] = parse(query);
+    const long = [...marked].filter((term) => term.length > 2);
+    localStorage.setItem("sphinx_highlight_terms", long.join(" "));
+    return [all, terms, excluded, new Set(long), objects];
+  };
 });
 
 // --- on paper: light, with everything that is folded

@@ -23,11 +23,11 @@ globalThis.courseModels = (mount, el, data) => {
   if (!able || !data.browser) return mount(el, data, {emit() {}});
   const id = count++;
   let told = false;
-  const note = document.createElement("p"); // below the widget, which may draw itself anew at any time
+  const note = document.createElement("p"); // outside the widget, which may draw itself anew at any time
   const say = (role, text) => {
     note.setAttribute("role", role);
     note.textContent = text;
-    el.after(note);
+    el[role === "alert" ? "before" : "after"](note); // where one has just typed, the field is gone
   };
   const view = mount(el, {...data, live: true}, {emit: (message) => {
     if (!told) say("status", "The model is being loaded into this browser …");
@@ -42,7 +42,7 @@ globalThis.courseModels = (mount, el, data) => {
     fail(reason) {
       views.delete(id);
       mount(el, data, {emit() {}});
-      say("alert", "The model could not be run in this browser, so only the stored answers are here.");
+      say("alert", "The model could not be run in this browser, so only the stored answers are here. To try again, reload the page.");
       note.title = reason;
     },
   });

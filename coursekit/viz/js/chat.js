@@ -18,6 +18,7 @@ const STYLE = `
 .ck textarea, .ck .paper { display:block; width:100%; margin:6px 0; padding:8px 10px; border:1px solid var(--line); border-radius:6px; font:inherit; font-size:20px;
   line-height:1.45; color:var(--ink); white-space:pre-wrap; overflow-wrap:anywhere; unicode-bidi:plaintext; text-align:start; }
 .ck textarea { background:var(--field); resize:vertical; min-height:2.6em; field-sizing:content; max-height:220px; }
+.ck label.label { display:block; }
 .ck .paper { max-height:220px; overflow:auto; }
 .ck .request { width:fit-content; max-width:85%; margin:12px 0 6px auto; padding:5px 14px; border-radius:14px 14px 3px 14px; background:var(--accent); color:#fff; font-size:19px;
   white-space:pre-wrap; overflow-wrap:anywhere; unicode-bidi:plaintext; }

@@ -136,7 +136,7 @@ export function mount(el, data, {emit}) {
   const warmth = slider("Temperature", data.temperatures.length, data.temperatures.indexOf(1), (i) => (data.temperatures[i] === 0 ? "0, the likeliest" : num(data.temperatures[i], 1)));
   const most = slider("Top-k", data.ks.length + 1, data.ks.length, (i) => (i < data.ks.length ? `${data.ks[i]}` : "off"));
   const nucleus = slider("Top-p", data.ps.length, data.ps.length - 1, (i) => (i < data.ps.length - 1 ? num(data.ps[i], 2) : "off"));
-  const seed = h("input", {type: "number", min: 1, max: 2147483646, value: 1, "aria-label": "Seed", oninput: refresh});
+  const seed = h("input", {type: "number", min: 1, max: 2147483646, value: 1, "aria-label": "Seed", oninput: refresh, onchange: () => { seed.value = String(seedUsed()); }});
   const table = h("table", {"aria-label": "Likeliest next tokens"});
   const many = (n) => h("button", {type: "button", onclick: () => drawn(n)}, n > 1 ? `Draw ${whole(n)}` : "Draw one");
   box.append(...[title, typed, error, text, h("div", {class: "row"}, back, on), status,
@@ -259,11 +259,16 @@ export function mount(el, data, {emit}) {
       ` was written here, rank ${whole(rank + 1)}, ${probability(plain.of(logit, rank))} before, ${after(now.of(logit, rank), rank)} after.`);
   }
 
+  /** The whole number nearest to what stands in the field, which shows it as soon as one has typed. */
+  function seedUsed() {
+    return Math.min(2147483646, Math.max(1, Math.floor(Number(seed.value)) || 1));
+  }
+
   /** All numbers anew; what was drawn was drawn from others. */
   function refresh() {
     compute();
     for (const each of [warmth, most, nucleus]) each.show();
-    next = randoms(Math.min(2147483646, Math.max(1, Math.floor(Number(seed.value)) || 1)));
+    next = randoms(seedUsed());
     [counts, total] = [new Map(), 0];
     figures.replaceChildren("Left: ", h("b", {}, `${whole(now.left)} of ${whole(data.total)} tokens`), " with ", h("b", {}, num(now.sum, 3)),
       " of the probability; entropy ", h("b", {}, `${num(now.entropy, 3)} nats`), `, before ${num(plain.entropy, 3)}.`);

@@ -73,13 +73,15 @@ export function mount(el, data, {emit}) {
     box.style.setProperty("--aspect", `${width} / ${height}`);
     for (const shows of [image, plain]) shows.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => `Image ${i}`), (i) => { error.textContent = ""; [latest, shown] = [null, i]; look(); });
+    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => (isOwn(i) ? "Your picture" : `Image ${i}`)), (i) => { error.textContent = ""; [latest, shown] = [null, i]; look(); });
     images.replaceChildren(which.group);
     chosen = {model: words("Model", data.names, (i) => { error.textContent = ""; open(i); })};
     chosen.model.group.hidden = data.names.length < 2;
     models.replaceChildren(chosen.model.group);
     open(m);
   }
+
+  const isOwn = (i) => Boolean(data.asked) && i === n - 1; // what has been asked is the last one
 
   // --- a picture of the reader's --------------------------------------------------------------------------------
 
@@ -92,7 +94,10 @@ export function mount(el, data, {emit}) {
         const scale = Math.max(width / loaded.width, height / loaded.height); // its middle, as large as it can be
         const [wide, high] = [scale * loaded.width, scale * loaded.height];
         ask((pen) => pen.drawImage(loaded, (width - wide) / 2, (height - high) / 2, wide, high));
-      } else if (file.files[0]) error.textContent = "This browser cannot read that file as a picture: choose a PNG or a JPEG.";
+      } else if (file.files[0]) {
+        file.value = ""; // it is not what is shown
+        error.textContent = "This browser cannot read that file as a picture: choose a PNG or a JPEG.";
+      }
     }});
     draws = h("button", {type: "button", "aria-pressed": "false", onclick: () => {
       error.textContent = "";
@@ -238,7 +243,7 @@ export function mount(el, data, {emit}) {
     legend.replaceChildren("weight ", ...scaleOf("0", num(Math.max(...model.row(shown, head)), 4), (x) => viridis(Math.sqrt(x))),
       ` (colour: its square root). Orange line: kept patches${outline ? "; white line: the object" : ""}`);
     const count = model.kept(shown, head).filter(Boolean).length;
-    const name = [data.names[m], n > 1 ? `image ${shown}` : "", named(head)].filter(Boolean).join(", ");
+    const name = [data.names[m], n > 1 ? (isOwn(shown) ? "your picture" : `image ${shown}`) : "", named(head)].filter(Boolean).join(", ");
     status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside?.[shown] ? compared() : ""}.`;
   }
 
