@@ -215,7 +215,7 @@ addEventListener("DOMContentLoaded", () => {
     localStorage.setItem("sphinx_highlight_terms", long.join(" "));
     return [all, terms, excluded, new Set(long), objects];
   };
-});
+}, true); // captured: before the page's own search begins
 
 // --- on paper: light, with everything that is folded
 
