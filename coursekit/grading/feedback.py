@@ -162,6 +162,11 @@ def share(points: float | None, of: float) -> str:
     return plain(round(100 * min(1.0, max(0.0, (points or 0) / of)))) if of else "0"
 
 
+def ended(words: str) -> str:
+    """With a full stop, if it ends with nothing yet."""
+    return words if words.endswith(("?", ".", "!")) else f"{words}."
+
+
 def sentence(part: dict[str, Any]) -> str:
     """What came of a part, in one sentence."""
     wrong = [aspect for aspect in part["aspects"] if aspect["points"] < aspect["of"]]
@@ -172,12 +177,13 @@ def sentence(part: dict[str, Any]) -> str:
     if part["problem"].startswith("not answered"):
         return "There is no answer yet."
     if part["problem"]:
-        return f"The answer could not be run: {part['problem']}."
+        return f"The answer could not be run: {ended(part['problem'])}"
     if not wrong:
         return "Everything is right." if part["points"] >= part["of"] else ""
     words = f": {wrong[0]['words']}" if wrong[0]["words"] else ""
     right = len(part["aspects"]) - len(wrong)
-    return f"{right} of {len(part['aspects'])} checks passed. Wrong in “{wrong[0]['name']}”{words}."
+    mistake = ended(f"Wrong in “{wrong[0]['name']}”{words}")
+    return f"{right} of {len(part['aspects'])} checks passed. {mistake}"
 
 
 # --- the student's own words ---------------------------------------------------------------------------

@@ -160,10 +160,13 @@ class Part:
             if words and (case.aspect not in wrong or (words in self.suspects and not known)):
                 wrong[case.aspect] = (i, words)  # the first that failed, or the first whose mistake is known
         for aspect, (i, words) in wrong.items() if self.reference else ():
-            failed = [(c, answer) for c, answer in zip(cases, usable) if c.aspect == aspect and answer]
-            failed = [(c, answer) for c, answer in failed if self.compare(c, answer)]
-            if words in self.suspects and not self.explains(words, failed):  # in one case two mistakes can look alike
-                others = (other for other in self.suspects if self.explains(other, failed))
+            failed, passed = [], []
+            for c, answer in zip(cases, usable):
+                if c.aspect == aspect and answer:
+                    (failed if self.compare(c, answer) else passed).append((c, answer))
+            if words in self.suspects and not (self.explains(words, failed) and self.fits(words, passed)):
+                # in one case two mistakes can look alike
+                others = (other for other in self.suspects if self.explains(other, failed) and self.fits(other, passed))
                 whole = next(((i, other) for other in others), None)
                 wrong[aspect] = whole or self.common_mistake(aspect, cases, usable) or (i, words)
             elif words not in self.suspects and words == self.compare(cases[i], usable[i]):
@@ -204,28 +207,36 @@ class Part:
         problem = difference(answer, want, case.result)
         if problem is None:
             return None
-        for words, mistake in self.suspects.items():
-            try:
-                with np.errstate(all="ignore"):
-                    suspected = collect(mistake(*case.arguments))
-            except Exception:
-                continue  # with these shapes nobody can make that mistake
-            if difference(suspected, want, case.result) and difference(answer, suspected, case.result) is None:
+        for words in self.suspects:
+            suspected = self.suspected(words, case)
+            if (
+                suspected
+                and difference(suspected, want, case.result)
+                and difference(answer, suspected, case.result) is None
+            ):
                 return words
         return problem
+
+    def suspected(self, words: str, case: Case) -> Arrays | None:
+        """What one of the suspects returns; None where with these shapes nobody can make that mistake."""
+        try:
+            with np.errstate(all="ignore"):
+                return collect(self.suspects[words](*case.arguments))
+        except Exception:
+            return None
 
     def explains(self, words: str, failed: Sequence[tuple[Case, Arrays]]) -> bool:
         """Whether all these wrong answers are what one of the suspects returns."""
         for case, answer in failed:
-            try:
-                with np.errstate(all="ignore"):
-                    suspected = collect(self.suspects[words](*case.arguments))
-            except Exception:
-                return False
-            want = collect(self.reference(*case.arguments))
-            if not difference(suspected, want, case.result) or difference(answer, suspected, case.result):
+            suspected = self.suspected(words, case)
+            if suspected is None or difference(answer, suspected, case.result):
                 return False
         return bool(failed)
+
+    def fits(self, words: str, passed: Sequence[tuple[Case, Arrays]]) -> bool:
+        """Whether one of the suspects returns these right answers, too, wherever it returns something."""
+        found = ((case, answer, self.suspected(words, case)) for case, answer in passed)
+        return not any(suspected and difference(answer, suspected, case.result) for case, answer, suspected in found)
 
     def common_mistake(self, aspect: str, cases: Sequence[Case], usable: Sequence[Arrays]) -> tuple[int, str] | None:
         """What explains all that is wrong in an aspect: the number of the case that shows it, and words."""
@@ -291,7 +302,7 @@ class Part:
             except NotImplementedError:
                 answers.append(Unusable(UNANSWERED))
             except KeyboardInterrupt:
-                raise CheckFailed(f"✗ {self.name}: interrupted. An endless loop? It was given {case.about}") from None
+                raise CheckFailed(f"✗ {self.name}: interrupted. An endless loop? Tried: {case.about}") from None
             except Exception as error:
                 errors[number] = error
                 answers.append(Unusable(f"it stopped with {type(error).__name__}: {first_line(error)}"))
@@ -304,7 +315,8 @@ class Part:
             shown, number = SAME if verdict.words in told else verdict.words, verdict.case
             told |= {verdict.words} - {""}
             hides = number is None or shown == SAME or cases[number].arguments is None
-            rows.append(Row(verdict, shown, [] if hides else self.details(cases[number], number, answers[number])))
+            details = [] if hides else self.details(cases[number], number, answers[number], shown)
+            rows.append(Row(verdict, shown, details))
         if self.earned == self.points:
             if not show(f"✓ {title}", "card", self, rows):
                 print(f"✓ {title}")
@@ -318,14 +330,14 @@ class Part:
         failed.shown = show("\n".join(failed.lines()), "card", self, rows, failed.where())
         raise failed
 
-    def details(self, case: Case, number: int, answer: Arrays | Unusable) -> list[str]:
+    def details(self, case: Case, number: int, answer: Arrays | Unusable, words: str = "") -> list[str]:
         """What a failed case was, how to call it again, and small results beside what they should be."""
         shapes = [str(tuple(a.shape)) for a in case.arguments if isinstance(a, Tensor)]
         shapes[SHAPES:] = [f"… ({len(shapes)} tensors)"] * (len(shapes) > SHAPES)
         lines = [f"tried: {case.about}" + (f"; shapes {', '.join(shapes)}" if shapes else "")]
         lines.append(f"again: {self.result}(*check.{self.name}.example({number}))")
-        if self.reference is None or isinstance(answer, Unusable):
-            return lines
+        if self.reference is None or isinstance(answer, Unusable) or words in self.forbidden.values():
+            return lines  # what is forbidden gives nothing but nan here
         want = collect(self.reference(*case.arguments))
         if difference(answer, want, case.result) is None:
             return lines  # the result is right, and the fault is in how it was made

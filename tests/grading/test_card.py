@@ -111,7 +111,7 @@ def test_a_check_that_is_passed_is_a_card_too_and_says_what_comes_next(shell, ca
     assert "part 1 14/14 part 2 0/14 part 3 –/24" in page.text
     assert "So far in this session: 14 of 88 points , and 12 for a person to give" in page.text
     for one in parts:
-        one.earned = one.points
+        one.earned, one.answered = one.points, True
     parts[0](parts[0].reference)
     assert "Next: the written question, which_head , which a person reads" in Page(shell.shown[-1]["text/html"]).text
     self_attention.score()

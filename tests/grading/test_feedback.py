@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from coursekit.grading.book import Standing
-from coursekit.grading.feedback import SHOWN, in_colour, page
+from coursekit.grading.feedback import SHOWN, in_colour, page, sentence
 from coursekit.grading.intake import Submission
 
 
@@ -50,6 +50,13 @@ def row_of(html, name):
         "".join(re.findall(r"width: (\d+)%", row)),
         *re.search(r'"points">(.*?)</td><td>(.*?)</td>', row, re.DOTALL).groups(),
     )
+
+
+def test_a_question_ends_with_its_mark():
+    part = {"aspects": [], "points": 0, "of": 5, "by_hand": False, "problem": "is there a 'return' at the end?"}
+    assert sentence(part).endswith("at the end?")
+    wrong = {"name": "shape", "points": 0, "of": 1, "words": "was it turned?"}
+    assert sentence(part | {"problem": "", "aspects": [wrong]}).endswith("“shape”: was it turned?")
 
 
 def test_the_top_of_the_page_says_it_all():

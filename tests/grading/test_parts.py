@@ -307,6 +307,19 @@ def test_numbers_that_look_alike_are_told_apart(monkeypatch):
     assert told[-3:] == ["returned: [[0.5 0.5]]", "expected: [[0.5 0.5]]", "They differ by up to 2.0e-05."]
 
 
+def test_of_what_is_forbidden_no_result_is_shown(capsys):
+    """It gives nothing but nan inside a check, and something else if one calls it oneself."""
+
+    def borrowed(x, y, weight, bias, eps=1e-5):
+        return torch.nn.functional.layer_norm(x + y, x.shape[-1:], weight, bias, eps)
+
+    with pytest.raises(CheckFailed, match="a norm of PyTorch is used") as failed:
+        self_attention.add_and_norm(borrowed)
+    assert "returned" not in failed.value.text
+    with pytest.raises(CheckFailed, match="returned: "):
+        self_attention.add_and_norm(lambda x, y, *others: x)
+
+
 def test_guesses_at_mistakes_warn_nobody():
     """PyTorch warns of ``.T`` of what is no matrix, which weights are when a guess lets two arguments change places."""
     part = Part(

@@ -116,6 +116,9 @@ SOFTMAXES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     ),
     "exp overflows for large scores: subtract the highest allowed score of each row first, or fill with -inf "
     "and let torch.softmax do it": lambda scores, mask: quotient(scores.exp(), mask),
+    "exp overflows for large scores: subtract each row's highest allowed score first, or let torch.softmax do it": (
+        lambda scores, mask: quotient(scores.masked_fill(~mask, -torch.inf).exp(), mask)
+    ),
 }
 
 
@@ -200,6 +203,16 @@ def softmax_cases(generator: torch.Generator, extreme: str) -> list[Case]:
 def scaled_scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     scores = query @ key.mT / query.shape[-1] ** 0.5
     return scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+
+
+def filled_with(low: float, add: bool = False) -> Callable[..., Tensor]:
+    """Weights of scores that are set to a number where they are forbidden, or to which it is added."""
+
+    def weigh(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        scores = scaled_scores(query, key, None)
+        return (scores if mask is None else torch.where(mask, scores, add * scores + low)).softmax(dim=-1)
+
+    return weigh
 
 
 def scaled_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:

@@ -28,6 +28,7 @@ from coursekit.grading.checks.common import (
     VIEWED,
     before_it,
     by_seed,
+    filled_with,
     in_pairs,
     judge_draws,
     latest,
@@ -175,6 +176,15 @@ LOOKS: dict[str, Callable[..., Tensor]] = {
     "the triangle starts at the top left: the queries are the last T of the S positions, so query t sees "
     "positions 0 to t + S - T": partial(look_reference, mask=lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()),
     "no mask: a query sees what comes after it": partial(look_reference, mask=lambda T, S: None),
+    "a query sees one position too many, the one after its own: it sees positions 0 to t + S - T": partial(
+        look_reference, mask=lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T + 1)
+    ),
+    "the later positions get a number such as -1e9: where all other scores are lower still, they win. Fill with -inf": (
+        partial(look_reference, weigh=filled_with(-1e9))
+    ),
+    "a number such as -1e9 is added to the scores of later positions, and lost beside larger ones: fill with -inf": (
+        partial(look_reference, weigh=filled_with(-1e9, add=True))
+    ),
 }
 
 blocks = Part(
@@ -820,6 +830,7 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
         case("ends", f"documents of {first}, {second} and {exact[2]} tokens, ids of 40,000", exact, row, "0", 40_000),
         case("rows", "documents of 3 and 4 tokens", [3, 4], 4, "0"),
         case("rows", f"{len(rest)} documents of 3 and more tokens", rest, row, "0"),
+        case("rows", "documents of 2 and 3 tokens, with the ends twice as many as a row has", [2, 3], 4, "0"),
         case("rows", "documents shorter than a row, one of them empty", [1, 2, 1, 0, 1, 2, 1, 2, 3], 5, "0"),
         case("targets", "one document of 3 tokens", [3], 4, "1"),
         case("targets", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "1"),

@@ -16,6 +16,7 @@ from coursekit.grading.checks.common import (
     SOFTMAXES,
     VIEWED,
     apart,
+    filled_with,
     judge_zeros,
     norm,
     number,
@@ -80,15 +81,11 @@ masked_softmax = Part(
 
 # --- one head ------------------------------------------------------------------------------------------
 
-LOW = (
-    "the forbidden scores get a number such as -20: where the allowed ones are lower still, the forbidden keys win. "
+LOW, VERY_LOW = (
+    f"the forbidden scores get a number such as {low}: where the allowed ones are lower still, the forbidden keys win. "
     "Fill with -inf"
+    for low in ("-20", "-1e9")
 )
-
-
-def filled_with_a_number(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    scores = scaled_scores(query, key, None)
-    return (scores if mask is None else scores.masked_fill(~mask, -20.0)).softmax(dim=-1)
 
 
 UPSIDE_DOWN = "the mask is upside down: True means that a key may be attended to"
@@ -196,7 +193,8 @@ attention = Part(
             lambda query, key, value, mask: attention_reference(query, key, key, mask)
         ),
         UPSIDE_DOWN: given(attention_reference, mask=other_way),
-        LOW: partial(attention_reference, weigh=filled_with_a_number),
+        LOW: partial(attention_reference, weigh=filled_with(-20)),
+        VERY_LOW: partial(attention_reference, weigh=filled_with(-1e9)),
     },
     forbidden=dict.fromkeys(("scaled_dot_product_attention", *MULTI_HEAD), BY_HAND_ATTENTION),
     given=("masked_softmax",),
@@ -267,7 +265,7 @@ multi_head_attention = Part(
             heads_reference, out_weight=lambda W: torch.eye(len(W)), out_bias=torch.zeros_like
         ),
         UPSIDE_DOWN: given(heads_reference, mask=other_way),
-        LOW: partial(heads_reference, weigh=filled_with_a_number),
+        LOW: partial(heads_reference, weigh=filled_with(-20)),
     },
     forbidden=dict.fromkeys(
         MULTI_HEAD,

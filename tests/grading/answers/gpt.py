@@ -66,7 +66,11 @@ def gpt_block(x, w, n_heads):
     (12, "the result holds entries that are no finite number",
      "return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
      "e = (query @ key.mT / query.shape[-1] ** 0.5).exp() * mask\n    return e / e.sum(dim=-1, keepdim=True) @ value"),
-    (12, "equal scores, far below -10,000,000,000", "attn_mask=mask", "attn_mask=-1e4 * ~mask"),
+    (12, "the later positions get a number such as -1e9",
+     "return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
+     "return (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, -1e9).softmax(-1) @ value"),
+    (12, "a number such as -1e9 is added", "attn_mask=mask", "attn_mask=-1e4 * ~mask"),
+    (0, "a query sees one position too many", "torch.arange(S - T, S)", "torch.arange(S - T + 1, S + 1)"),
     (8, "has the right shape but wrong values", 'F.gelu(F.linear(z, *w["up"]), approximate="tanh")',
      '(lambda u: u * torch.sigmoid(1.5957691216 * (u + 0.0435 * u**3)))(F.linear(z, *w["up"]))'),
     (8, "the heads are cut by a view alone",
@@ -286,6 +290,11 @@ def pack_rows(documents, length, end_id):  # the course's own
     (0, "the rows share no token", "length, length", "length, length + 1"),
     (5, "one of them empty", "in documents for i", "in documents if d for i"),
     (5, "ids of 40,000", "torch.tensor(inputs)", "torch.tensor(inputs, dtype=torch.int16)"),
+    (5, "twice as many as a row has", """def pack_rows(documents, length, end_id):
+    stream = torch.tensor([end_id] + [i for d in documents for i in d + [end_id]])
+    n = len(stream) // length
+    return stream[: n * length].view(n, length), stream[1 : n * length + 1].view(n, length)
+"""),
     (3, "the rest is filled up", "rows = ", "stream += (1 - len(stream)) % length * [end_id]\n    rows = "),
     (3, "a last row that just fits is missing", "- length", "- length - 1"),
     (6, "the targets are the inputs", "stream[at + 1 : at + length + 1]", "stream[at : at + length]"),

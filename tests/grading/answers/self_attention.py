@@ -39,7 +39,14 @@ import numpy as np
     e = (scores - scores.amax(dim=-1, keepdim=True)).exp() * mask
     return e / e.sum(dim=-1, keepdim=True)
 """),
-    (11, "exp overflows for large scores", """def masked_softmax(scores, mask):
+    (0, "extreme scores 0 of 3: the same", """def masked_softmax(scores, mask):
+    return scores.masked_fill(mask, -torch.inf).softmax(dim=-1).nan_to_num(0)
+"""),
+    (11, "exp overflows for large scores: subtract each row's", """def masked_softmax(scores, mask):
+    e = scores.masked_fill(~mask, -torch.inf).exp()
+    return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+"""),
+    (11, "exp overflows for large scores: subtract the highest", """def masked_softmax(scores, mask):
     e = scores.exp() * mask
     return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 """),
@@ -85,6 +92,8 @@ def attention(query, key, value, mask=None):
      "scores.masked_fill(mask, -torch.inf).softmax(dim=-1)"),
     (5, "the weights belong to the values", "weights @ value", "weights @ key"),
     (0, "the results are in the wrong order", "return weights @ value, weights", "return weights, weights @ value"),
+    (10, "the forbidden scores get a number such as -1e9",
+     "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -1e9).softmax(dim=-1)"),
     (10, "the forbidden scores get a number such as -20",
      "course.masked_softmax(scores, mask)", "scores.masked_fill(~mask, -20).softmax(dim=-1)"),
     (10, "no finite number (nan or inf)", "weights = course.masked_softmax(scores, mask)",
