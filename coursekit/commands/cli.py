@@ -210,7 +210,9 @@ def train(
 
 @app.command()
 def progress(
-    folder: Annotated[Path | None, typer.Argument(help="A notebook, or a folder (default: the course's).")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="An exercise's number, a notebook, or a folder (default: the course's).")
+    ] = None,
 ) -> None:
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
     from coursekit.commands import progress as seen
@@ -218,6 +220,10 @@ def progress(
     own, which = lectures.home() / "exercises", None
     if folder is None:
         folder, paths = own, [path for path in own.glob("*/*.ipynb") if path.stem == path.parent.name]
+    elif str(folder).isdigit() and not folder.exists():
+        name = lectures.find_exercise(str(folder))
+        which, folder = own / name / f"{name}.ipynb", own
+        paths = [which]
     elif folder.is_file():
         which, folder, paths = folder, folder.parent, [folder]
     elif folder.is_dir():

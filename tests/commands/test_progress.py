@@ -139,3 +139,14 @@ def test_of_one_notebook_it_says_what_is_with_that(folder, tmp_path, monkeypatch
         code, out, err = run("progress", str(path), monkeypatch=monkeypatch, capsys=capsys)
         assert (code, out) == (2, "")
         assert err.startswith(says)
+
+
+def test_an_exercise_is_named_by_its_number_too(folder, monkeypatch, capsys):
+    save(folder, shown("✓ double: 5 of 5 points"))
+    code, out, err = run("progress", "1", monkeypatch=monkeypatch, capsys=capsys)
+    assert (code or 0, err) == (0, "")
+    assert "01_one" in out
+    assert "02_two" not in out
+    code, _, err = run("progress", "7", monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert err == "no exercise '7'; there are: 01_one, 02_two\n"
