@@ -714,6 +714,14 @@ def test_search_finds_a_word(open_page):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_the_search_marks_can_be_read(scheme, open_page):
+    page = open_page("site", "search.html?q=sums", scheme)
+    page.locator("#search-results a .highlighted").first.wait_for()
+    assert violations(page) == []
+
+
+@pytest.mark.browser
 def test_single_letters_of_what_is_searched_are_marked_nowhere(open_page):
     page = open_page("site", "search.html?q=k-marmalade")
     page.locator("#search-results li a").first.wait_for()
