@@ -39,9 +39,9 @@ class ProductWithOwnGradient(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         hidden, W = ctx.saved_tensors
         of_hidden, of_W, of_bias = ctx.needs_input_grad
-        rows = grad.flatten(0, -2)  # (N, V), N the number of places
+        rows, inputs = (x.reshape(-1, x.shape[-1]) for x in (grad, hidden))  # (N, V), (N, D), N the number of places
         return (
             grad @ W if of_hidden else None,
-            rows.T @ hidden.flatten(0, -2) if of_W else None,
+            rows.T @ inputs if of_W else None,
             rows.sum(dim=0) if of_bias else None,
         )

@@ -1,12 +1,16 @@
 """``tied_logits`` beside ``F.linear``: the same bits, and no third matrix for the sum of two gradients."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from coursekit.models.llama import Llama
 from coursekit.nn.tied import tied_logits
+from tests.train.objectives import OBJECTIVES
 
 V, D = 300, 16
 
@@ -26,7 +30,7 @@ def gradients(product, shape, bias, frozen=()):
 
 @pytest.mark.parametrize("frozen", [(), ("W",), ("inner",), ("bias",)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", [(7,), (2, 5), (2, 1, 3)])
+@pytest.mark.parametrize("shape", [(), (7,), (2, 5), (2, 1, 3)])
 def test_logits_and_gradients_are_those_of_linear(shape, bias, frozen):
     found, expected = (gradients(product, shape, bias, frozen) for product in (tied_logits, F.linear))
     assert len(found) == len(expected)
@@ -52,6 +56,26 @@ def most_memory(product):
             held += event.nbytes()
             most = max(most, held)
     return most / (W.numel() * W.element_size())
+
+
+def graph_of(loss):
+    """The names of all steps by which autograd goes back from a loss."""
+    seen, left = set(), [loss.grad_fn]
+    while left:
+        step = left.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            left += [before for before, _ in step.next_functions]
+    return {step.name() for step in seen}
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "bert-pretraining", "transformer"])
+def test_the_models_with_one_matrix_use_it(name):
+    net, loss_fn, draw = OBJECTIVES[name]()
+    if name == "llama":
+        net = Llama(replace(net.config, tied=True))
+    loss, _ = loss_fn(net, draw())
+    assert "ProductWithOwnGradientBackward" in graph_of(loss)
 
 
 def test_two_gradients_become_one_in_place():

@@ -364,7 +364,9 @@ def test_live_another_text_begins_anew_and_nothing_is_sent_twice(browser):
     assert page.get_by_role("textbox", name="Request").input_value() == "And?", "it stays"
     for _ in MODELS:
         told(page, view)
+    page.add_style_tag(content="label { display: inline-block }")  # as on the site
     text = page.get_by_role("textbox", name="Text")
+    text.fill("Who was clever? " * 20)
     wide = text.bounding_box()["width"]
     text.fill("")
     assert text.bounding_box()["width"] == wide > 300, "there is room to write"
