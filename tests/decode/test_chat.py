@@ -83,7 +83,7 @@ def test_an_answer_takes_the_places_that_are_left(tokenizer, model):
     tokens = reply(model, tokenizer, words)
     assert tokens[-1][0] != "<|end|>"
     assert len(tokens) <= 40 - 36
-    with pytest.raises(ValueError, match=r"takes 41 tokens, and the model has 40 places .* shorten the text, or start"):
+    with pytest.raises(ValueError, match=r"takes 41 tokens, and the model has 40 places .* write less, or start"):
         reply(model, tokenizer, tokenizer.decode(tokenizer.encode("b") * 40))
 
 

@@ -830,7 +830,7 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
         case("ends", f"documents of {first}, {second} and {exact[2]} tokens, ids of 40,000", exact, row, "0", 40_000),
         case("rows", "documents of 3 and 4 tokens", [3, 4], 4, "0"),
         case("rows", f"{len(rest)} documents of 3 and more tokens", rest, row, "0"),
-        case("rows", "documents of 2 and 3 tokens, with the ends twice as many as a row has", [2, 3], 4, "0"),
+        case("rows", "documents of 2 and 3 tokens, 8 with the ends", [2, 3], 4, "0"),
         case("rows", "documents shorter than a row, one of them empty", [1, 2, 1, 0, 1, 2, 1, 2, 3], 5, "0"),
         case("targets", "one document of 3 tokens", [3], 4, "1"),
         case("targets", f"documents of {first}, {second} and {exact[2]} tokens", exact, row, "1"),

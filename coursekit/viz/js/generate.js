@@ -259,7 +259,7 @@ export function mount(el, data, {emit}) {
       ` was written here, rank ${whole(rank + 1)}, ${probability(plain.of(logit, rank))} before, ${after(now.of(logit, rank), rank)} after.`);
   }
 
-  /** The whole number nearest to what stands in the field, which shows it as soon as one has typed. */
+  /** What stands in the field, rounded down and kept in range, or 1; the field shows it when one has typed. */
   function seedUsed() {
     return Math.min(2147483646, Math.max(1, Math.floor(Number(seed.value)) || 1));
   }

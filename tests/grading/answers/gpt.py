@@ -290,7 +290,7 @@ def pack_rows(documents, length, end_id):  # the course's own
     (0, "the rows share no token", "length, length", "length, length + 1"),
     (5, "one of them empty", "in documents for i", "in documents if d for i"),
     (5, "ids of 40,000", "torch.tensor(inputs)", "torch.tensor(inputs, dtype=torch.int16)"),
-    (5, "twice as many as a row has", """def pack_rows(documents, length, end_id):
+    (5, "8 with the ends", """def pack_rows(documents, length, end_id):
     stream = torch.tensor([end_id] + [i for d in documents for i in d + [end_id]])
     n = len(stream) // length
     return stream[: n * length].view(n, length), stream[1 : n * length + 1].view(n, length)
