@@ -823,7 +823,9 @@ def pack_cases(generator: torch.Generator) -> list[Case]:
     exact = [first, second, 6 * row - first - second - 3]  # 6 rows and the one token that the last of them predicts
     rest = [first, second, 3, row]
     total = sum(rest) + len(rest) + 1
-    rest[2] += 2 + (row - (total + 2) % row) if (total + 2) % row in (0, 1) else 2
+    rest[2] += 2 + max(
+        0, 2 - (total + 2) % row
+    )  # some tokens are left over; none, and all but one, are cases by themselves
     return [
         case("ends", "one document of 3 tokens", [3], 4, "0"),
         case("ends", "documents of 1, 2 and 2 tokens", [1, 2, 2], 4, "0"),
