@@ -237,19 +237,6 @@ function releaseSliders() {
   }, {capture: true});
 }
 
-/** The keys that go on open a folded answer of the slide first, behind its fragments. */
-function openOnTheWay() {
-  addEventListener("keydown", (event) => {
-    if (![" ", "ArrowRight", "ArrowDown", "PageDown", "n"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    if (event.target.closest?.("input, textarea, select, button, summary, [data-ck]") || Reveal.isOverview() || Reveal.isPaused()) return;
-    const answer = Reveal.getCurrentSlide().querySelector("details.answer:not([open])");
-    if (!answer || Reveal.availableFragments().next) return;
-    event.preventDefault();
-    event.stopImmediatePropagation();
-    answer.open = true;
-  }, {capture: true});
-}
-
 async function begin() {
   releaseSliders();
   asOnAWideScreen();
@@ -279,7 +266,6 @@ async function begin() {
     // reveal.js remembers how far one was in each part, and would go on there: after a jump back that passes over slides
     for (const part of document.querySelectorAll("[data-previous-indexv]")) part.removeAttribute("data-previous-indexv");
   });
-  openOnTheWay();
   fit();
   for (const answer of document.querySelectorAll(".slides details")) {
     const slide = answer.closest("section");
