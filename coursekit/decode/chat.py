@@ -49,8 +49,8 @@ def reply(
     left = model.config.max_length - ids.shape[1]
     if left < 1:
         raise ValueError(
-            f"the conversation takes {ids.shape[1]} tokens, and the model has {model.config.max_length} places for it "
-            "and the answer: write less, or start a new conversation"
+            f"the conversation takes {ids.shape[1]:,} tokens, and the model has {model.config.max_length:,} places for "
+            "it and the answer: write less, or start a new conversation"
         )
     written = generate(model, ids, None, min(max_new, left), **{"temperature": 0, "stop": [end_id]} | choices)
     whole = torch.cat([ids, written], dim=1)

@@ -620,6 +620,7 @@ def test_what_becomes_of_the_model_is_said_beside_the_widget_however_it_is_drawn
     page = open_page(widget, without="ort.js")
     page.get_by_role("button", name="Read").click()
     page.get_by_role("alert").wait_for()
+    assert page.evaluate("document.activeElement.matches('.ck')"), "the next key goes on from here"
     page.get_by_label("Layer 0, head 1", exact=True).click()
     alert = page.get_by_role("alert")
     assert alert.inner_text().startswith("The model could not be run in this browser")

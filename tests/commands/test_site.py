@@ -738,6 +738,29 @@ def test_the_search_shows_the_text_of_a_page_and_not_its_menus(open_page):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("Jam", "The glossary says of it: Of oranges."),
+        ("marmelad", "Did you mean marmalade? The glossary says of that: Of oranges."),
+        ("τ", "What a letter means in each lecture stands in Notation."),
+        ("nothing", None),
+        ("ham", None),  # of three letters one is not a slip
+    ],
+)
+def test_the_glossary_stands_above_what_the_search_finds(asked, says, open_page):
+    page = open_page("site", f"search.html?q={asked}")
+    page.locator("#search-results .search-summary").wait_for()
+    assert page.locator("#search-results").evaluate("found => found.previousElementSibling?.matches('p')") is bool(says)
+    if says is None:
+        return
+    said = page.locator("p:has(+ #search-results)")
+    assert said.inner_text().startswith(says)
+    for link in said.get_by_role("link").evaluate_all("all => all.map((link) => link.getAttribute('href'))"):
+        assert link in ("docs/glossary.html#term-marmalade", "docs/notation.html", "?q=marmalade")
+
+
+@pytest.mark.browser
 def test_slides_go_on_by_key_and_fragments_appear(open_page):
     page = open_page("slides", "01_sums.html")
     page.wait_for_function("Reveal.isReady()")
@@ -951,6 +974,62 @@ def test_an_opened_answer_makes_its_slide_no_smaller_than_it_must(open_page):
 
 
 @pytest.mark.browser
+def test_enter_opens_the_answers_of_a_slide_and_folds_them(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    answers = page.locator(".present > .present details.answer")
+    seen = walk(page, "Space")
+    while not answers.count() or answers.first.evaluate("answer => answer.open"):
+        page.keyboard.press("Shift+Space")
+    here = page.evaluate(SLIDE)["number"]
+    for open_now in (True, False, True):
+        page.keyboard.press("Enter")
+        assert answers.evaluate_all("all => all.map((answer) => answer.open)") == [open_now] * answers.count()
+    answers.first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert not answers.first.evaluate("answer => answer.open"), "it folds it once, and not twice"
+    assert page.evaluate(SLIDE)["number"] == here
+    assert len(seen) > 20
+
+
+@pytest.mark.browser
+def test_tab_stays_on_the_slide(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    outside = """() => {
+      const here = document.activeElement, slide = Reveal.getCurrentSlide();
+      return here.closest(".slides") && !slide.contains(here) ? here.outerHTML : null;
+    }"""
+    page.evaluate("Reveal.next()")
+    for _ in range(15):
+        page.keyboard.press("Tab")
+        assert page.evaluate(outside) is None
+
+
+@pytest.mark.browser
+def test_a_small_table_is_not_cut(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    rows = """([n, before]) => {
+      const slide = document.createElement("section");
+      const row = "<tr><td>row</td></tr>";
+      slide.innerHTML = `<p>Before.</p><div style="height: ${before}px">&nbsp;</div>
+        <div><table><thead><tr><th>head</th></tr></thead><tbody>${row.repeat(n)}</tbody></table></div>`;
+      document.querySelector(".slides > section").append(slide);
+      document.querySelector(".reveal").classList.add("measured");
+      for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
+      divide(slide);
+      const next = slide.nextElementSibling;
+      const found = [slide, next].map((one) => one?.querySelectorAll("tbody tr").length ?? null);
+      for (const one of [slide, next]) one?.remove();
+      return found;
+    }"""
+    assert page.evaluate(rows, [4, 600]) == [0, 4]
+    here, there = page.evaluate(rows, [40, 400])
+    assert here > 0 < there, "a long one is"
+
+
+@pytest.mark.browser
 def test_a_slide_that_answers_and_asks_has_both_answers_in_its_notes(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)
@@ -1009,6 +1088,12 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
     page.keyboard.press("Escape")
     assert not page.evaluate("Reveal.isOverview()")
     assert page.evaluate(SLIDE)["number"] == 2
+    page.keyboard.press("Escape")
+    page.keyboard.press("Space")
+    assert not page.evaluate("Reveal.isOverview()")
+    at = page.evaluate("Reveal.getSlidePastCount()")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("Reveal.getSlidePastCount()") < at or page.evaluate(SLIDE)["shown"] == 0
     page.keyboard.press("End")
     here = page.evaluate(SLIDE)
     assert here["number"] == here["of"]

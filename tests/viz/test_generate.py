@@ -430,7 +430,12 @@ def test_what_is_drawn_can_be_drawn_again(browser):
         assert page.locator("thead th").last.inner_text() == "of 2,001"
         top = expected[order[0]]
         assert abs(counts[0] / 2001 - top) < 4 * np.sqrt(top * (1 - top) / 2001)
+    for other in ("3", "77"):
+        page.get_by_role("spinbutton", name="Seed").fill(other)
+        assert status(page).startswith("Place 1 of"), "what was drawn is no longer said"
+    page.get_by_role("button", name="Draw one").click()
     page.get_by_role("button", name="Clear").click()
+    assert status(page).startswith("Place 1 of")
     assert [row["cells"][2] for row in rows(page)] == ["–"] * 11
     page.get_by_role("button", name="Draw 1,000").click()
     again = [row["cells"][2] for row in rows(page)]
@@ -599,7 +604,10 @@ def test_live_stop_refusals_and_late_answers(browser, monkeypatch):
     field = page.get_by_role("textbox", name="Text")
     field.fill("one")
     page.get_by_role("button", name="Write").click()
+    put(page, 1.4, None, None)
+    assert status(page) == "Writing …", "nothing has come yet"
     told(page, view)
+    assert status(page).startswith("Place 1 of 1")
     late = asked_of(view, page.evaluate("window.sent.at(-1)"))
     page.get_by_role("button", name="Stop").click()
     assert page.evaluate("window.sent.at(-1)") == {"stop": True, "turn": 3}

@@ -383,7 +383,9 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     assert status(page).startswith("<b>other, your picture, head 1: 60 %")
     assert page.get_by_role("button", name="Your picture").count() == 1
     assert "Jaccard" not in status(page)
+    assert page.get_by_label("Load a picture").input_value().endswith("wide.png")
     page.locator(".strip button").first.click()
+    assert page.get_by_label("Load a picture").input_value() == "", "what is named is what is shown"
     assert "Jaccard" in status(page)
     page.locator(".strip button").nth(3).click()
     page.get_by_label("Colour").fill("#0000ff")
@@ -391,9 +393,15 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     assert page.get_by_label("Heat map").input_value() == "0", "one sees what one draws on"
     box = page.locator(".large .picture").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 4)
+    page.mouse.down(button="right")
+    page.mouse.up(button="right")
+    assert page.evaluate("window.sent.length") == 1, "the other buttons have other uses"
     page.mouse.down()
     page.mouse.up()
     page.wait_for_function("window.sent.length === 2")
+    page.get_by_label("Share of weight").fill("40")
+    assert status(page) == "Looking …"
+    page.get_by_label("Share of weight").fill("60")
     pixels = np.frombuffer(base64.b64decode(page.evaluate("window.sent[1].pixels")), np.uint8).reshape(SIDE, SIDE, 3)
     assert pixels[5:7, 5:7, 2].min() > 150 > pixels[5:7, 5:7, 0].max(), "a point of two pixels"
     assert np.abs(pixels[20, 20].astype(int) - (200, 10, 20)).max() <= 2, "the rest is the picture as it was"

@@ -217,6 +217,38 @@ addEventListener("DOMContentLoaded", () => {
   };
 }, true); // captured: before the page's own search begins
 
+// --- above what the search finds: what the glossary says of the word, or of one that is written almost like it
+
+/** How many letters are to be added, left out or exchanged to make b of a (Levenshtein). */
+function distance(a, b) {
+  let row = Array.from({length: b.length + 1}, (_, j) => j);
+  for (const letter of a) {
+    const above = row;
+    row = [above[0] + 1];
+    for (let j = 1; j < above.length; j++) row.push(Math.min(row[j - 1] + 1, above[j] + 1, above[j - 1] + Number(letter !== b[j - 1])));
+  }
+  return row.at(-1);
+}
+
+function lookUp() {
+  const asked = new URLSearchParams(location.search).get("q")?.trim().toLowerCase();
+  const results = document.getElementById("search-results");
+  if (!asked || !results) return;
+  const near = TERMS.flatMap((term) => term[0].map((name) => ({name, term, by: distance(asked, name.toLowerCase())}))).sort((a, b) => a.by - b.by)[0];
+  const said = document.createElement("p");
+  const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
+  if (near && near.by <= Math.min(2, asked.length / 4)) { // one letter in four: "atention", "embeding"
+    const exact = near.by === 0, {name, term: [, meaning, place]} = near;
+    if (!exact) said.append("Did you mean ", link(`?q=${encodeURIComponent(name)}`, name), "? ");
+    said.append("The ", link(`docs/glossary.html#${place}`, "glossary"), ` says of ${exact ? "it" : "that"}: ${meaning}`);
+  } else if (Array.from(asked).length < 3) { // the index holds no single letters
+    said.append("What a letter means in each lecture stands in ", link("docs/notation.html", "Notation"), ".");
+  }
+  if (said.hasChildNodes()) results.before(said);
+}
+
+lookUp();
+
 // --- on paper: light, with everything that is folded
 
 const unfolded = [];

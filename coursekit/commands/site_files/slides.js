@@ -71,6 +71,7 @@ function linesBelow(pre, bottom) {
 function below(el, bottom) {
   if (!el.matches(CUTTABLE)) return null;
   if (el.matches("pre")) return linesBelow(el, bottom);
+  if (el.matches("table") && el.getBoundingClientRect().height < HEIGHT / 3) return null; // a small one stays whole
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
   let first = parts.findIndex((part) => bottomOf(part) > bottom);
   if (first < 0) return null;
@@ -237,6 +238,15 @@ function releaseSliders() {
   }, {capture: true});
 }
 
+/** Enter opens the folded answers of a slide, and folds them again, unless it belongs to what has the keys. */
+function openAnswers(event) {
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.altKey || Reveal.isOverview()) return;
+  if (event.target.closest("a, button, summary, input, select, textarea")) return;
+  const answers = [...Reveal.getCurrentSlide().querySelectorAll("details.answer")];
+  const folded = answers.some((one) => !one.open);
+  for (const answer of answers) answer.open = folded;
+}
+
 async function begin() {
   releaseSliders();
   asOnAWideScreen();
@@ -260,6 +270,8 @@ async function begin() {
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
     }}});
+  addEventListener("keydown", openAnswers);
+  Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers");
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
   Reveal.on("slidechanged", () => {
     fit();

@@ -1,7 +1,7 @@
 // Writing with a GPT: suggestions at the cursor (decode/text.py), the next token (nn/sampling.py), an answer (decode/chat.py).
 
 import {largest, softmax} from "./models.js";
-import {Refused} from "./text.js";
+import {grouped, Refused} from "./text.js";
 
 const logSoftmax = (logits) => softmax(logits).map(Math.log);
 
@@ -77,7 +77,7 @@ export async function reply(model, prompt, most) {
   const end = tokenizer.ids.get("<|end|>") ?? -1; // a base model has none, and never ends
   const ids = model.begin(prompt);
   const left = Math.min(most, model.about.max_length - ids.length);
-  if (left < 1) throw new Refused(`The conversation takes ${ids.length} tokens, and the model has ${model.about.max_length} places for it and the answer: write less, or start a new conversation.`);
+  if (left < 1) throw new Refused(`The conversation takes ${grouped(ids.length)} tokens, and the model has ${grouped(model.about.max_length)} places for it and the answer: write less, or start a new conversation.`);
   const written = [], p = [];
   for (let past, inputs = ids; written.length < left && written.at(-1) !== end; inputs = [written.at(-1)]) {
     const {logits, present} = await model.read(inputs, past);

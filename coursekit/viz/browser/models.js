@@ -1,7 +1,7 @@
 // The exported models: their graphs run by ONNX Runtime Web, their tokenizers, and what all of them are asked for.
 
 import {BPE} from "./bpe.js";
-import {Refused} from "./text.js";
+import {grouped, Refused} from "./text.js";
 import {WordPiece} from "./wordpiece.js";
 
 /** Softmax of logits, as float64. */
@@ -34,7 +34,7 @@ class Model {
   }
 
   checkLength(n) {
-    if (n > this.about.max_length) throw new Refused(`The text takes ${n} tokens, and this model reads ${this.about.max_length}: shorten it.`);
+    if (n > this.about.max_length) throw new Refused(`The text takes ${grouped(n)} tokens, and this model reads ${grouped(this.about.max_length)}: shorten it.`);
   }
 }
 

@@ -41,7 +41,9 @@ globalThis.courseModels = (mount, el, data) => {
     },
     fail(reason) {
       views.delete(id);
+      const here = el.contains(/** @type {Document} */ (el.getRootNode()).activeElement);
       mount(el, data, {emit() {}});
+      if (here) el.querySelector(".ck").focus({preventScroll: true}); // where the next key goes on from
       say("alert", "The model could not be run in this browser, so only the stored answers are here. To try again, reload the page.");
       note.title = reason;
     },

@@ -3,6 +3,9 @@
 /** What the reader can mend: its message is shown in the widget, in one sentence. */
 export class Refused extends Error {}
 
+/** A whole number with a comma after each thousand. */
+export const grouped = (n) => n.toLocaleString("en-US");
+
 /** Refuse half a character, which no UTF-8 can hold. */
 export function checkText(text) {
   const half = text.match(/\p{Cs}/u);

@@ -136,15 +136,15 @@ export function mount(el, data, {emit}) {
   const warmth = slider("Temperature", data.temperatures.length, data.temperatures.indexOf(1), (i) => (data.temperatures[i] === 0 ? "0, the likeliest" : num(data.temperatures[i], 1)));
   const most = slider("Top-k", data.ks.length + 1, data.ks.length, (i) => (i < data.ks.length ? `${data.ks[i]}` : "off"));
   const nucleus = slider("Top-p", data.ps.length, data.ps.length - 1, (i) => (i < data.ps.length - 1 ? num(data.ps[i], 2) : "off"));
-  const seed = h("input", {type: "number", min: 1, max: 2147483646, value: 1, "aria-label": "Seed", oninput: refresh, onchange: () => { seed.value = String(seedUsed()); }});
+  const seed = h("input", {type: "number", min: 1, max: 2147483646, value: 1, "aria-label": "Seed", oninput: clear, onchange: () => { seed.value = String(seedUsed()); }});
   const table = h("table", {"aria-label": "Likeliest next tokens"});
   const many = (n) => h("button", {type: "button", onclick: () => drawn(n)}, n > 1 ? `Draw ${whole(n)}` : "Draw one");
   box.append(...[title, typed, error, text, h("div", {class: "row"}, back, on), status,
     h("div", {class: "sliders"}, warmth.label, most.label, nucleus.label), figures, table,
     h("div", {class: "row"}, many(1), many(1000), h("label", {class: "seed"}, "Seed: ", seed),
-      h("button", {type: "button", onclick: refresh}, "Clear"))].filter(Boolean));
+      h("button", {type: "button", onclick: clear}, "Clear"))].filter(Boolean));
   let shown, at = 0; // the text, the number of its place
-  let asked = null, turn = 0, follow = true, source = ""; // asked: the turn that the kernel works on; follow: show the newest token
+  let asked = null, turn = 0, waiting = false, follow = true, source = ""; // asked: the turn that the kernel works on; waiting: nothing of it has come; follow: show the newest token
   let now, plain, next, counts, total; // probabilities after and before; the numbers to draw with; what was drawn
 
   function whole(n) { return n.toLocaleString("en-US"); }
@@ -153,7 +153,7 @@ export function mount(el, data, {emit}) {
 
   function slider(name, stops, start, read) {
     const output = h("output", {"aria-hidden": "true"});
-    const range = h("input", {type: "range", min: 0, max: stops - 1, step: 1, value: start, "aria-label": name, oninput: () => { tell(); refresh(); }});
+    const range = h("input", {type: "range", min: 0, max: stops - 1, step: 1, value: start, "aria-label": name, oninput: clear});
     const show = () => { output.textContent = read(Number(range.value)); range.setAttribute("aria-valuetext", output.textContent); };
     return {label: h("label", {}, name, output, range), show, value: () => Number(range.value)};
   }
@@ -174,15 +174,14 @@ export function mount(el, data, {emit}) {
     at = Math.min(at, shown.places.length - 1);
     if (follow && asked !== null) at = shown.places.length - 1;
     drawText();
-    tell();
-    refresh();
+    clear();
   }
 
   // --- live -----------------------------------------------------------------------------------------------------
 
   function write(typedText) {
     const [t, k, j] = settings();
-    [source, follow] = [typedText, true];
+    [source, follow, waiting] = [typedText, true, true];
     error.textContent = "";
     ask({source, temperature: data.temperatures[t], k: k === Infinity ? null : k, p: j < data.ps.length - 1 ? data.ps[j] : null});
     status.replaceChildren("Writing …");
@@ -201,6 +200,7 @@ export function mount(el, data, {emit}) {
   }
 
   function arrive() {
+    waiting = false;
     error.textContent = data.error;
     if (data.written) open();
     if (data.done) {
@@ -236,23 +236,15 @@ export function mount(el, data, {emit}) {
     if (goal === at) return;
     at = goal;
     drawText();
-    tell();
-    refresh();
+    clear();
   }
 
   // --- the probabilities ----------------------------------------------------------------------------------------
-
-  function compute() {
-    const place = shown.places[at];
-    now = changed(place, ...settings(), data);
-    plain = changed(place, data.temperatures.indexOf(1), Infinity, data.ps.length - 1, data);
-  }
 
   const isCut = (rank) => rank >= now.left && data.temperatures[warmth.value()] > 0;
   const after = (p, rank) => (isCut(rank) ? "cut" : probability(p));
 
   function tell() {
-    compute();
     const {token, rank, logit} = shown.places[at];
     const before = at ? shown.words[shown.places[at - 1].token] : shown.prompt.at(-1);
     status.replaceChildren(`Place ${at + 1} of ${shown.places.length}, `, ...(before === undefined ? ["at the start"] : ["after ", quoted(before)]), ": ", quoted(shown.words[token]),
@@ -264,9 +256,11 @@ export function mount(el, data, {emit}) {
     return Math.min(2147483646, Math.max(1, Math.floor(Number(seed.value)) || 1));
   }
 
-  /** All numbers anew; what was drawn was drawn from others. */
-  function refresh() {
-    compute();
+  /** All numbers anew, and the line about the place; what was drawn was drawn from others. */
+  function clear() {
+    now = changed(shown.places[at], ...settings(), data);
+    plain = changed(shown.places[at], data.temperatures.indexOf(1), Infinity, data.ps.length - 1, data);
+    if (!waiting) tell();
     for (const each of [warmth, most, nucleus]) each.show();
     next = randoms(seedUsed());
     [counts, total] = [new Map(), 0];

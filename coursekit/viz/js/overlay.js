@@ -30,7 +30,7 @@ const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 const SLACK = 1e-6; // as in overlay.py
 
 export function mount(el, data, {emit}) {
-  let title, status, error, draws, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
+  let title, status, error, file, draws, images, models, image, plain, canvas, drawing, picture, heads, legend, share, opacity;
   let which, chosen, all, rows, columns, height, width, n; // which: the images' buttons; all: of each model what `read` gives
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
   let latest = null; // the picture that was asked about, until it is answered
@@ -73,12 +73,19 @@ export function mount(el, data, {emit}) {
     box.style.setProperty("--aspect", `${width} / ${height}`);
     for (const shows of [image, plain]) shows.classList.toggle("fine", width < 128);
     drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => (isOwn(i) ? "Your picture" : `Image ${i}`)), (i) => { error.textContent = ""; [latest, shown] = [null, i]; look(); });
+    which = strip(data.images.map((src) => h("img", {src, alt: ""})), data.images.map((_, i) => (isOwn(i) ? "Your picture" : `Image ${i}`)), choose);
     images.replaceChildren(which.group);
     chosen = {model: words("Model", data.names, (i) => { error.textContent = ""; open(i); })};
     chosen.model.group.hidden = data.names.length < 2;
     models.replaceChildren(chosen.model.group);
     open(m);
+  }
+
+  function choose(i) {
+    error.textContent = "";
+    if (file) file.value = ""; // its name would stand beside another picture
+    [latest, shown] = [null, i];
+    look();
   }
 
   const isOwn = (i) => Boolean(data.asked) && i === n - 1; // what has been asked is the last one
@@ -87,7 +94,7 @@ export function mount(el, data, {emit}) {
 
   function own() {
     const colour = h("input", {type: "color", value: "#d02020", "aria-label": "Colour"});
-    const file = h("input", {type: "file", accept: "image/*", "aria-label": "Load a picture", onchange: async () => {
+    file = h("input", {type: "file", accept: "image/*", "aria-label": "Load a picture", onchange: async () => {
       error.textContent = "";
       const loaded = file.files[0] && await createImageBitmap(file.files[0]).catch(() => null);
       if (loaded) {
@@ -107,7 +114,7 @@ export function mount(el, data, {emit}) {
       [seen, before] = on ? [0, seen] : [seen || before, 0]; // one sees what one draws on
       look();
     }}, "Draw on it");
-    const fill = h("button", {type: "button", onclick: () => ask((pen) => { pen.fillStyle = colour.value; pen.fillRect(0, 0, width, height); })}, "Fill");
+    const fill = h("button", {type: "button", onclick: () => { file.value = ""; ask((pen) => { pen.fillStyle = colour.value; pen.fillRect(0, 0, width, height); }); }}, "Fill");
     let line = null; // the points of the line that is being drawn
     const at = (event) => {
       const {left, top, width: wide, height: high} = picture.getBoundingClientRect();
@@ -121,7 +128,7 @@ export function mount(el, data, {emit}) {
       pen.stroke();
     };
     picture.addEventListener("pointerdown", (event) => {
-      if (draws.getAttribute("aria-pressed") !== "true") return;
+      if (event.button !== 0 || draws.getAttribute("aria-pressed") !== "true") return;
       event.preventDefault();
       picture.setPointerCapture(event.pointerId);
       line = [at(event)];
@@ -132,6 +139,7 @@ export function mount(el, data, {emit}) {
       const d = `M${line.map(([x, y]) => `${x} ${y}`).join("L")}`;
       drawing.replaceChildren(h("path", {d, style: `stroke:${colour.value};stroke-width:${picture.clientWidth / 12};stroke-linecap:round;stroke-linejoin:round`}));
     });
+    picture.addEventListener("pointercancel", () => { line = null; look(); });
     picture.addEventListener("pointerup", () => {
       if (line) ask((pen) => { pen.drawImage(latest ?? image, 0, 0, width, height); stroke(pen); });
       line = null;
@@ -242,6 +250,7 @@ export function mount(el, data, {emit}) {
     });
     legend.replaceChildren("weight ", ...scaleOf("0", num(Math.max(...model.row(shown, head)), 4), (x) => viridis(Math.sqrt(x))),
       ` (colour: its square root). Orange line: kept patches${outline ? "; white line: the object" : ""}`);
+    if (asked) return; // the line below says so
     const count = model.kept(shown, head).filter(Boolean).length;
     const name = [data.names[m], n > 1 ? (isOwn(shown) ? "your picture" : `image ${shown}`) : "", named(head)].filter(Boolean).join(", ");
     status.textContent = `${name[0].toUpperCase()}${name.slice(1)}: ${mass} % of the weight lies on ${count} of ${model.N} patches${data.inside?.[shown] ? compared() : ""}.`;
