@@ -4,6 +4,7 @@ A cell that stops with an error leaves what an earlier run of it has defined. No
 runs each cell once.
 """
 
+import ast
 import linecache
 import types
 from collections.abc import Iterator
@@ -11,12 +12,35 @@ from typing import Any
 
 _latest: dict[str, tuple[str, str]] = {}  # by the cell's id: its source and the error that it stopped with, if it did
 _cell_of: dict[str, str] = {}  # by each source that was run: the id of its cell
+_before: dict[str, int] = {}  # what each name stood for when the cell that is running began
+_failed: dict[str, str] = {}  # by each name that the latest cell to assign it did not: the error that this stopped with
 
 
 def watch(shell: Any) -> None:
     """From now on remember the cells that this IPython runs, if it says which they are (Colab's, of 2022, does not)."""
     if note not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("pre_run_cell", lambda _: begin(shell.user_ns))
         shell.events.register("post_run_cell", note)
+        shell.events.register("post_run_cell", lambda result: note_names(result, shell.user_ns))
+
+
+def begin(names: dict[str, Any]) -> None:
+    _before.clear()
+    _before.update({name: id(value) for name, value in names.items()})
+
+
+def note_names(result: Any, names: dict[str, Any]) -> None:
+    """Which names keep what they had, since the cell that assigns them stopped before."""
+    try:
+        found = ast.walk(ast.parse(result.info.raw_cell or ""))
+    except (SyntaxError, ValueError):
+        return
+    error = result.error_in_exec
+    for name in {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}:
+        if error and name in names and _before.get(name) == id(names[name]):
+            _failed[name] = type(error).__name__
+        else:
+            _failed.pop(name, None)
 
 
 def note(result: Any) -> None:
@@ -27,11 +51,16 @@ def note(result: Any) -> None:
         _cell_of[source] = cell
 
 
-def left_over(answer: Any) -> str:
-    """In words, why a function or class is not what the latest run of its cell says; empty where it is, or unknown.
+def left_over(answer: Any, names: dict[str, Any] | None = None) -> str:
+    """In words, why an answer is not what the latest run of its cell says; empty where it is, or unknown.
 
-    Nor may what it calls of the notebook's be left over: a function that is given may call the one that was written.
+    ``names`` are the notebook's: a model, say, is looked up among them. Nor may what it calls of the notebook's be left
+    over: a function that is given may call the one that was written.
     """
+    for name, error in _failed.items():
+        if names and not isinstance(answer, types.FunctionType | type) and names.get(name) is answer:
+            what = f"the latest run of the cell that makes {name} stopped with {error}"
+            return f"{what}, and what is there is from an earlier one"
     for code in codes_behind(answer):
         source = "".join(linecache.getlines(code.co_filename)).strip()
         latest, error = _latest.get(_cell_of.get(source, ""), (source, ""))

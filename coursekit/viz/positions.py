@@ -63,7 +63,8 @@ class Positions(Widget):
         for (name, code), cosine in zip(self.codes.items(), self.data["cosine"]):
             low, high = code.min(), code.max()
             T, D = code.shape
-            alt = f"{name}: {T} positions (downwards) with {D} entries each, dark {low:.3g} to light {high:.3g}"
+            entries = "1 entry" if D == 1 else f"{D} entries"
+            alt = f"{name}: {T} positions (downwards) with {entries} each, dark {low:.3g} to light {high:.3g}"
             alike = likeness(code, cosine)[0]
             kind = "cosine" if cosine else "dot product"
             shown = range(min(T, LISTED))

@@ -1089,6 +1089,9 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
     assert not page.evaluate("Reveal.isOverview()")
     assert page.evaluate(SLIDE)["number"] == 2
     page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+    assert not page.evaluate("Reveal.isOverview()")
+    page.keyboard.press("Escape")
     page.keyboard.press("Space")
     assert not page.evaluate("Reveal.isOverview()")
     at = page.evaluate("Reveal.getSlidePastCount()")

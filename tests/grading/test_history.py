@@ -16,6 +16,7 @@ GOOD = "def f(x):\n    return x"
 def shell(monkeypatch):
     monkeypatch.setattr(history, "_latest", {})
     monkeypatch.setattr(history, "_cell_of", {})
+    monkeypatch.setattr(history, "_failed", {})
     shell = InteractiveShell()
     history.watch(shell)
     history.watch(shell)
@@ -44,6 +45,27 @@ def test_what_an_earlier_run_left_is_told(first, second, says, shell, capsys):
     assert bool(found) is bool(says)
     shell.run_cell(first, cell_id="answer")
     assert history.left_over(shell.user_ns["f"]) == "", "mended"
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ("model = 1 / 0", "makes model stopped with ZeroDivisionError"),
+        ("raise KeyboardInterrupt\nmodel = object()", "makes model stopped with KeyboardInterrupt"),
+        ("model = object()\n1 / 0", ""),  # made anew before the error
+        ("1 / 0", ""),
+        ("model = object()", ""),
+    ],
+)
+def test_a_model_of_an_earlier_run_is_told(second, says, shell, capsys):
+    shell.run_cell("model = object()", cell_id="train-it")
+    shell.run_cell(second, cell_id="train-it")
+    found = history.left_over(shell.user_ns["model"], shell.user_ns)
+    assert says in found
+    assert bool(found) is bool(says)
+    assert history.left_over(object(), shell.user_ns) == ""
+    shell.run_cell("model = object()", cell_id="another")
+    assert history.left_over(shell.user_ns["model"], shell.user_ns) == "", "made anew"
 
 
 @pytest.mark.parametrize(

@@ -434,7 +434,7 @@ def test_live_a_refusal_and_a_view_shown_anew(browser):
     assert status(page).startswith("base: no <bad> here instructed: “")
     send(page, "Why?")
     assert page.evaluate("window.sent.at(-1).model") == 1, "one without an answer cannot go on"
-    assert sides(page, "base").nth(3).inner_text().endswith("a new conversation begins without it")
+    assert sides(page, "base").nth(3).inner_text().endswith("in a new conversation it takes part again")
     told(page, view)
     again = live_page(browser, "chat", view.data)
     assert again.locator(".request").all_inner_texts() == ["Who was clever?", "And in French?", "a bad one", "Why?"]

@@ -205,6 +205,13 @@ addEventListener("DOMContentLoaded", () => {
     for (const part of text?.querySelectorAll(".headerlink, script, style") ?? []) part.remove();
     return text?.textContent ?? "";
   };
+  // the lectures before the modules and classes that have a word in their names
+  // @ts-ignore
+  Scorer.score = ([, , , , score, , kind]) => (kind === "object" ? score - 20 : score);
+  // there are no categories to select
+  const none = "Your search did not match any documents. Please make sure that all words are spelled correctly and that you've selected enough categories.";
+  // @ts-ignore
+  Documentation.TRANSLATIONS[none] = "No page has all of these words.";
   // "k-NN" is searched as "k" and "nn", which would be marked within words all over a page
   // @ts-ignore
   const parse = Search._parseQuery;
@@ -234,7 +241,8 @@ function lookUp() {
   const asked = new URLSearchParams(location.search).get("q")?.trim().toLowerCase();
   const results = document.getElementById("search-results");
   if (!asked || !results) return;
-  const near = TERMS.flatMap((term) => term[0].map((name) => ({name, term, by: distance(asked, name.toLowerCase())}))).sort((a, b) => a.by - b.by)[0];
+  const parts = (name) => [name, ...name.split(/, | and /)]; // "top-k" of "top-k and top-p"
+  const near = TERMS.flatMap((term) => term[0].flatMap(parts).map((name) => ({name, term, by: distance(asked, name.toLowerCase())}))).sort((a, b) => a.by - b.by)[0];
   const said = document.createElement("p");
   const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
   if (near && near.by <= Math.min(2, asked.length / 4)) { // one letter in four: "atention", "embeding"

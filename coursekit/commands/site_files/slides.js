@@ -238,10 +238,11 @@ function releaseSliders() {
   }, {capture: true});
 }
 
-/** Enter opens the folded answers of a slide, and folds them again, unless it belongs to what has the keys. */
+/** Enter opens the folded answers of a slide, folds them again, and leaves the overview, unless it belongs to what has the keys. */
 function openAnswers(event) {
-  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.altKey || Reveal.isOverview()) return;
+  if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("a, button, summary, input, select, textarea")) return;
+  if (Reveal.isOverview()) return Reveal.toggleOverview(false);
   const answers = [...Reveal.getCurrentSlide().querySelectorAll("details.answer")];
   const folded = answers.some((one) => !one.open);
   for (const answer of answers) answer.open = folded;
@@ -272,6 +273,12 @@ async function begin() {
     }}});
   addEventListener("keydown", openAnswers);
   Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers");
+  // Tab would go through what is on the slides before and after (hidden, they would take shapes along that figures share)
+  const rest = () => {
+    for (const slide of slides) slide.inert = slide !== Reveal.getCurrentSlide() && !Reveal.isOverview() && !Reveal.isScrollView();
+  };
+  for (const event of ["slidechanged", "overviewshown", "overviewhidden", "resize"]) Reveal.on(event, rest);
+  rest();
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
   Reveal.on("slidechanged", () => {
     fit();

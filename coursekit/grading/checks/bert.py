@@ -660,10 +660,10 @@ def judge_any_word(ids, V, seen, chosen) -> str | None:
         return None
     there = set(np.unique(ids).tolist())
     strange = [v for v in range(V) if v not in there | {MASK}]
-    if found[strange].sum() == 0:
-        return "the random tokens are drawn from those of the texts: any of the V ids may come"
     if np.count_nonzero(found) == 1:
         return "the random token is the same everywhere: draw one for each place"
+    if found[strange].sum() == 0:
+        return "the random tokens are drawn from those of the texts: any of the V ids may come"
     if found[:MASK].sum() == 0:
         return "the special tokens never come: the random tokens are any of the V ids, special ones too"
     if found[V - 1] == 0:
@@ -948,7 +948,7 @@ best_spans = Part(
         "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
         "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
         "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
-        "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
+        "forbidden places get a number that a logit may lie below, such as 0 or -1e4: give them -inf": zeroed,
     },
 )
 

@@ -290,8 +290,8 @@ def judge_draws(case: Case, answers: Sequence[Arrays], names: Sequence[str]) -> 
         return "the same generator state gave another result: draw from the generator you are given, nothing else"
     if case.secret == "other" and any(unchanged):
         return (
-            "another generator, or the same one later, gave the same result: draw from the generator you are given, "
-            "not from one with a seed of its own"
+            "another generator, or the same one later, gave the same result: it must come from the generator you are "
+            "given, not from one with a seed of its own or from no draw at all"
         )
     return None
 

@@ -444,6 +444,7 @@ def search(
     chosen: Callable[[list[Beam], int], list[Beam]] = lambda found, beams: found[:beams],
     width: int | None = None,
     goes_on: bool = False,
+    both: bool = False,
     first_wins: bool = False,
     total: bool = True,
     unfinished: bool = True,
@@ -455,6 +456,7 @@ def search(
         chosen: of all continuations that may go on, the best first, those that do.
         width: only so many times K continuations may end or go on; with 1 the finished take places among the K.
         goes_on: the end symbol ends nothing.
+        both: what has ended is set aside, and goes on as well.
         first_wins: stop as soon as one of the K best ends.
         total: add up the log-probabilities.
         unfinished: at the end these compete too.
@@ -477,7 +479,7 @@ def search(
         grown = sorted(grown, reverse=True)[: width and width * beams]
         if not goes_on:
             end([beam for beam in grown if beam[1][-1] == EOS])
-            grown = [beam for beam in grown if beam[1][-1] != EOS]
+            grown = [beam for beam in grown if both or beam[1][-1] != EOS]
         alive = chosen(grown, beams)
         if not alive or (first_wins and ended):
             break
@@ -507,6 +509,7 @@ MORE = {"chosen": lambda found, beams: found[: beams + 1]}
 MANY = {"chosen": lambda found, beams: found[: 8 * beams]}
 TOGETHER = {"width": 1}
 GOES_ON = {"goes_on": True}
+BOTH = {"both": True}
 FIRST = {"first_wins": True, "width": 1}
 LAST_ONLY = {"total": False}
 ENDED_ONLY = {"unfinished": False}
@@ -523,6 +526,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "more than K go on: cut all continuations down to the K most likely that have not ended": MORE,
     "finished sequences take places among the K: the K most likely that have not ended go on": TOGETHER,
     "a finished sequence is extended behind its end: set it aside": GOES_ON,
+    "a finished sequence is set aside, but goes on as well: only what has not ended goes on": BOTH,
     "log P is that of the last symbol alone: add up those of all symbols": LAST_ONLY,
     "what has not ended after max_length symbols must compete too": ENDED_ONLY,
     TOO_EARLY + "max_length rounds (that what has finished is worth more now is no reason to stop)": BEST_NOW,
@@ -601,7 +605,7 @@ def beam_cases(generator: torch.Generator) -> list[Case]:
         case("search", "three beams, no penalty", (3, 0.0, 5), [TOGETHER, FIRST], [ENDED_ONLY]),
         case("search", "more beams than symbols", (12, 0.0, 4), [], [ENDED_ONLY]),
         case("length penalty", "one beam, alpha = 0.6", (1, 0.6, 4), [GOES_ON, PLAIN], harmless),
-        case("length penalty", "three beams, alpha = 0.6", (3, 0.6, 5), [GOES_ON, PLAIN], harmless),
+        case("length penalty", "three beams, alpha = 0.6", (3, 0.6, 5), [GOES_ON, BOTH, PLAIN], harmless),
         case("length penalty", longer, (2, 0.6, 7), too_early, [ONE, OWN, TOGETHER, ENDED_ONLY], late_winner),
         case("end", late, (2, 0.0, 4), [ENDED_ONLY], [ONE, OWN, MORE, TOGETHER, FIRST, GOES_ON], rarely_ending),
     ]

@@ -44,8 +44,15 @@ globalThis.courseModels = (mount, el, data) => {
       const here = el.contains(/** @type {Document} */ (el.getRootNode()).activeElement);
       mount(el, data, {emit() {}});
       if (here) el.querySelector(".ck").focus({preventScroll: true}); // where the next key goes on from
-      say("alert", "The model could not be run in this browser, so only the stored answers are here. To try again, reload the page.");
+      say("alert", "The model could not be loaded into this browser, so only the stored answers are here. ");
       note.title = reason;
+      const again = document.createElement("button");
+      Object.assign(again, {type: "button", textContent: "Try again", onclick: () => {
+        note.remove();
+        globalThis.courseModels(mount, el, data);
+        el.querySelector(".ck").focus({preventScroll: true});
+      }});
+      note.append(again);
     },
   });
   return view;

@@ -12,7 +12,10 @@ const fetched = async (name) => {
 
 const once = (load) => {
   const known = new Map();
-  return (name) => known.get(name) ?? known.set(name, load(name)).get(name);
+  return (name) => {
+    if (!known.has(name)) known.set(name, load(name).catch((reason) => { known.delete(name); throw reason; })); // it may come next time
+    return known.get(name);
+  };
 };
 
 const runtime = once(async () => {

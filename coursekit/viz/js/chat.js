@@ -178,7 +178,7 @@ export function mount(el, data, {emit}) {
 
   function fill(n, m) {
     const [side, answer] = [sides[n][m], now.answers[m][n]];
-    if (!answer) return side.replaceChildren(head(m, stopped(n, m) ? "does not go on, since it refused a request above; a new conversation begins without it" : "not asked yet"));
+    if (!answer) return side.replaceChildren(head(m, stopped(n, m) ? "does not go on, since it refused a request above; in a new conversation it takes part again" : "not asked yet"));
     if (answer.error) return side.replaceChildren(head(m), h("p", {class: "error"}, answer.error));
     const {tokens, ended, verdict} = answer;
     const top = head(m), facts = top.lastChild, length = without(answer).length;

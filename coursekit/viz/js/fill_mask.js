@@ -236,7 +236,7 @@ export function mount(el, data, {emit}) {
   function each(m, token) {
     const said = now.base.places[m].map(([says], model) => {
       const found = says.find(([other]) => other === token);
-      return named(model) + (found ? probability(found[1]) : "has no bar for it");
+      return named(model) + (found ? probability(found[1]) : named(model) ? "has no bar for it" : "it has no bar of its own");
     });
     return [quoted(token), `${several() ? ` as ${place(m)}` : ""}: ${said.join(", ")}.`];
   }

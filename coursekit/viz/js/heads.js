@@ -16,7 +16,8 @@ const STYLE = `
 .ck .row button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
 .ck .view { position:relative; max-height:560px; overflow:auto; margin-top:6px; }
 .ck .lines { position:relative; display:grid; grid-template-columns:minmax(0,1fr) minmax(60px,150px) minmax(0,1fr); }
-.ck .lines canvas { position:absolute; left:0; width:100%; }
+.ck .lines .between { position:relative; }
+.ck .lines canvas { position:absolute; left:0; width:100%; } /* on paper, too, from word to word */
 .ck .token { position:relative; height:var(--high); line-height:var(--high); padding:0 6px; white-space:nowrap; overflow:hidden; text-overflow:ellipsis;
   border-radius:4px; cursor:pointer; font-size:var(--size); display:flex; gap:6px; }
 .ck .token span { overflow:hidden; text-overflow:ellipsis; }
@@ -123,15 +124,16 @@ export function mount(el, data, {emit}) {
       h("div", {class: "token", title: `${i}: ${token}`, onpointerenter: () => over(i), onclick: () => over(i)}, h("span", {}, token))));
     const left = side(data.target, "queries", (t) => { query = t; key = null; look(); });
     const right = side(data.tokens, "keys", (s) => { key = s; look(); });
-    return [h("div", {class: "lines", style: `--high:${high}px;--size:${high === 30 ? 16 : 13}px`}, h("canvas", {"aria-hidden": "true"}), left, h("div"), right)];
+    return [h("div", {class: "lines", style: `--high:${high}px;--size:${high === 30 ? 16 : 13}px`}, left, h("div", {class: "between"}, h("canvas", {"aria-hidden": "true"})), right)];
   }
 
   /** The lines between the tokens: as thick and as strong as the weights; those of the chosen token in front.
    *  The canvas covers only the part that is scrolled into sight, since 16,384 lines take their time. */
   function strokes() {
     const frame = large.firstChild;
-    const canvas = frame.firstChild;
-    const [wide, tall, from] = [frame.clientWidth, Math.min(frame.clientHeight, large.clientHeight), large.scrollTop];
+    const [left, between] = frame.children;
+    const canvas = between.firstChild;
+    const [wide, tall, from] = [between.clientWidth, Math.min(frame.clientHeight, large.clientHeight), large.scrollTop];
     if (!wide) return; // on a slide that is not shown; printed, it has the lines it had
     canvas.style.cssText = `top:${from}px;height:${tall}px`;
     const sharp = Math.min(2, devicePixelRatio);
@@ -139,8 +141,7 @@ export function mount(el, data, {emit}) {
     const context = canvas.getContext("2d");
     context.scale(sharp, sharp);
     context.translate(0, -from);
-    const [left, right] = [frame.children[1], frame.children[3]];
-    const [x0, x1] = [left.offsetWidth + 2, right.offsetLeft - 2];
+    const [x0, x1] = [2, wide - 2];
     const high = left.firstChild.offsetHeight;
     const map = at();
     const styles = getComputedStyle(box);
@@ -192,7 +193,7 @@ export function mount(el, data, {emit}) {
     const where = `Layer ${layer}, head ${head}`;
     const [name, other] = [(t) => `‘${data.target[t]}’ (${t})`, (s) => `‘${data.tokens[s]}’ (${s})`];
     if (mode === "lines") {
-      const [left, right] = [large.firstChild.children[1], large.firstChild.children[3]];
+      const [left, , right] = large.firstChild.children;
       const mark = (tokens, chosen, weights) => [...tokens.children].forEach((token, i) => {
         token.classList.toggle("chosen", i === chosen);
         const w = weights?.[i] ?? 0;

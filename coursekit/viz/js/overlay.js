@@ -35,7 +35,7 @@ export function mount(el, data, {emit}) {
   let shown, m, head, mass, seen; // the image, the model, the head; percent of weight that is kept, and of opacity
   let latest = null; // the picture that was asked about, until it is answered
   let before = 0; // the opacity before somebody began to draw
-  let asked = null, turn = 0; // what is being worked on
+  let asked = null, turn = 0, elsewhere = false; // what is being worked on; whether another image has been chosen meanwhile
 
   function build() {
     const box = root(el, STYLE, "Attention overlay", data.title);
@@ -67,7 +67,7 @@ export function mount(el, data, {emit}) {
     data = next;
     [[rows, columns], [height, width], n] = [data.grid, data.size, data.images.length];
     if (!data.asked || !all) [shown, m, head, mass, seen] = [0, 0, 0, data.mass, 60];
-    if (data.asked) shown = n - 1; // what else was chosen stays
+    if (data.asked && !elsewhere) shown = n - 1; // what else was chosen stays
     all = data.weights.map(read);
     title.textContent = data.title;
     box.style.setProperty("--aspect", `${width} / ${height}`);
@@ -84,7 +84,7 @@ export function mount(el, data, {emit}) {
   function choose(i) {
     error.textContent = "";
     if (file) file.value = ""; // its name would stand beside another picture
-    [latest, shown] = [null, i];
+    [latest, shown, elsewhere] = [null, i, Boolean(asked)];
     look();
   }
 
@@ -158,7 +158,7 @@ export function mount(el, data, {emit}) {
     const {data: all} = pen.getImageData(0, 0, width, height);
     let text = "";
     for (let i = 0; i < all.length; i += 4) text += String.fromCharCode(all[i], all[i + 1], all[i + 2]);
-    asked = ++turn;
+    [asked, elsewhere] = [++turn, false];
     error.textContent = "";
     status.textContent = "Looking …";
     emit({pixels: btoa(text), turn});

@@ -289,7 +289,7 @@ def best_spans(start, end, allowed, longest=None):  # the course's own, window b
     best = (start[:, :, None] + end[:, None] - 1000.0 * ~may).flatten(1).argmax(dim=1)
     return torch.stack([best // T, best % T], dim=1)
 """),
-    (10, "forbidden places get 0, which is more than a negative logit",
+    (10, "forbidden places get a number that a logit may lie below",
 """def best_spans(start, end, allowed, longest=None):
     T = start.shape[1]
     start, end = torch.where(allowed, start, 0), torch.where(allowed, end, 0)

@@ -279,6 +279,10 @@ def learning_rate(step, d_model, warmup):
     (11, "one beam alone is followed", ":beams", ":1"),
     (11, "more than K go on", ":beams", ": beams + 1"),
     (5, "extended behind its end", "symbol == eos_id", "False"),
+    (12, "is set aside, but goes on as well", """            else:
+                grown.append((total, prefix))
+""", """            grown.append((total, prefix))
+"""),
     (11, "index k out of range", """def best_sequence(step, bos_id, eos_id, beams, alpha, max_length):
     alive, log_p, found = torch.tensor([[bos_id]]), torch.zeros(1), []
     for n in range(1, max_length + 1):
