@@ -226,9 +226,7 @@ class Part:
             return None
 
     def explains(self, words: str, failed: Sequence[tuple[Case, Arrays]]) -> bool:
-        """Whether all these wrong answers are what one of the suspects returns, and not just 0 everywhere."""
-        if all(array.dtype.kind in "iu" and not array.any() for _, answer in failed for array in answer.values()):
-            return False
+        """Whether all these wrong answers are what one of the suspects returns."""
         for case, answer in failed:
             suspected = self.suspected(words, case)
             if suspected is None or difference(answer, suspected, case.result):

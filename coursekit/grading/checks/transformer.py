@@ -91,13 +91,17 @@ def encoder_reference(
     weigh=scaled_weights,
     mask_of=along_keys,
     normalise=norm,
+    skip=lambda x, y: y,
+    read=lambda x, y, z: z,
+    norms=lambda one, two: (one, two),
 ):
     x, *weights = wide([x, *weights])
     qkv, out, norm_1, up, down, norm_2 = in_pairs(weights)
+    norm_1, norm_2 = norms(norm_1, norm_2)
     mask = mask_of(real)
-    x = wiring(x, lambda y: multi_head(y, y, mask, n_heads, qkv, out, weigh), lambda z: normalise(z, *norm_1))
-    x = wiring(x, lambda y: network(y, up, down), lambda z: normalise(z, *norm_2))
-    return x.where(real[..., None], 0)
+    y = wiring(x, lambda z: multi_head(z, z, mask, n_heads, qkv, out, weigh), lambda z: normalise(z, *norm_1))
+    y = wiring(skip(x, y), lambda z: network(read(x, y, z), up, down), lambda z: normalise(z, *norm_2))
+    return y.where(real[..., None], 0)
 
 
 def encoder_cases(generator: torch.Generator) -> list[Case]:
@@ -133,6 +137,19 @@ encoder_layer = Part(
     encoder_reference,
     {
         **{words: partial(encoder_reference, wiring=way) for words, way in WIRING.items()},
+        "the second residual connection begins at x: what is added there is what came out of the first norm": partial(
+            encoder_reference, skip=lambda x, y: x, read=lambda x, y, z: y
+        ),
+        "the feed-forward network reads x: it reads what came out of the first norm": partial(
+            encoder_reference, read=lambda x, y, z: x
+        ),
+        "the two norms have changed places": partial(encoder_reference, norms=lambda one, two: (two, one)),
+        "the first norm is used twice: each branch has its own": partial(
+            encoder_reference, norms=lambda one, two: (one, one)
+        ),
+        "the activation is gelu: it is relu": partial(
+            encoder_reference, network=lambda x, up, down: F.gelu(x @ up[0].T + up[1]) @ down[0].T + down[1]
+        ),
         "the relu between the two linear layers is missing": partial(
             encoder_reference, network=lambda x, up, down: (x @ up[0].T + up[1]) @ down[0].T + down[1]
         ),
