@@ -11,6 +11,7 @@ const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${L
 const LARGEST = 1.6; // a figure or a widget, where there is room
 const HEADING = "h1, h2, h3, h4, h5, h6";
 const LEAST = 3; // lines of a listing that stand together
+const SHORT = 12; // lines of one that is not cut
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
 
 const heightOf = (slide) => slide.scrollHeight;
@@ -70,7 +71,7 @@ function linesBelow(pre, bottom) {
 /** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
 function below(el, bottom) {
   if (!el.matches(CUTTABLE)) return null;
-  if (el.matches("pre")) return linesBelow(el, bottom);
+  if (el.matches("pre")) return el.textContent.trim().split("\n").length > SHORT ? linesBelow(el, bottom) : null;
   if (el.matches("table") && el.getBoundingClientRect().height < HEIGHT / 3) return null; // a small one stays whole
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
   let first = parts.findIndex((part) => bottomOf(part) > bottom);
@@ -216,10 +217,10 @@ function asOnAWideScreen() {
   }
 }
 
-/** What is printed is drawn smaller, where its lines are then whole. */
+/** What is printed and what is listed is drawn smaller, where its lines are then whole. */
 function narrow() {
-  for (const pre of document.querySelectorAll(".fitting .jp-OutputArea-output pre")) {
-    pre.style.whiteSpace = "pre";
+  for (const pre of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".fitting pre"))) {
+    pre.style.setProperty("white-space", "pre", "important");
     const zoom = pre.clientWidth / pre.scrollWidth;
     pre.style.whiteSpace = "";
     if (zoom < 1 && zoom >= READABLE) pre.style.fontSize = `${0.99 * zoom * parseFloat(getComputedStyle(pre).fontSize)}px`;

@@ -4,7 +4,11 @@
 import {unpack, h, field, viridis, root} from "./shared.js";
 
 const STYLE = `
-.ck .scroll { overflow-x:auto; margin-top:10px; position:relative; }
+.ck { max-width:1300px; }
+.ck .row { max-width:760px; }
+.ck .sides { display:flex; flex-wrap:wrap; gap:0 24px; align-items:flex-start; } /* on a slide the table stands beside the drawing */
+.ck .drawing { flex:1 1 560px; max-width:760px; min-width:0; }
+.ck .scroll { overflow-x:auto; margin-top:10px; position:relative; min-width:0; max-width:100%; }
 .ck table { border-collapse:separate; border-spacing:1px; font-size:12px; }
 .ck table caption { text-align:left; color:var(--soft); padding-bottom:2px; white-space:nowrap; }
 .ck th { font-weight:500; padding:1px 4px; min-width:24px; text-align:center; color:var(--ink); }
@@ -70,7 +74,7 @@ export function mount(el, data, {emit}) {
     const button = (label, text, action) =>
       h("button", {type: "button", "aria-label": label, title: label, onclick: () => { stop(); action(); }}, text);
     state.status = h("p", {"aria-live": "polite"});
-    state.picture = h("div");
+    state.picture = h("div", {class: "drawing"});
     state.slider = h("input", {type: "range", min: 1, max: state.T, step: 1, "aria-label": "Output step",
       style: "flex:1 1 120px", oninput: (e) => { stop(); show(e.target.value - 1); }});
     state.play = h("button", {type: "button", onclick: play});
@@ -79,7 +83,7 @@ export function mount(el, data, {emit}) {
       button("Next step", "▶", () => show(state.step + 1)), button("Last step", "⏭", () => show(state.T - 1)), state.play);
     title.textContent = data.title;
     error.textContent = data.error ?? "";
-    body.replaceChildren(state.status, controls, state.picture, table());
+    body.replaceChildren(state.status, controls, h("div", {class: "sides"}, state.picture, table()));
   }
 
   function table() {
@@ -94,7 +98,7 @@ export function mount(el, data, {emit}) {
           h("span", {class: wide ? "small" : ""}, weight.toFixed(2)));
       })));
     return h("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": "All weights"},
-      h("table", {}, h("caption", {}, "All weights, dark 0 to light 1. Choose a row to see it above."), head, h("tbody", {}, ...state.rows)));
+      h("table", {}, h("caption", {}, "All weights, dark 0 to light 1. Choose a row to see it in the drawing."), head, h("tbody", {}, ...state.rows)));
   }
 
   function show(step) {
@@ -113,7 +117,7 @@ export function mount(el, data, {emit}) {
 
   function picture(step, weights, peak) {
     const [top, high, gap] = [34, 92, 96];
-    const width = Math.min(WIDE, box.clientWidth || WIDE);
+    const width = Math.min(WIDE, state.picture.clientWidth || WIDE);
     const room = 0.32 * (width - 2 * MARGIN) / state.S; // size of the weights' digits, if all are to have their place
     const [digits, all] = room < SMALL ? [LEAST, false] : [Math.min(12, room), true];
     const [source, target] = [layout(data.source, all ? 2.4 * digits : 0, width), layout(data.target, 0, width)];
