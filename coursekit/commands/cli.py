@@ -211,7 +211,7 @@ def train(
 @app.command()
 def progress(
     folder: Annotated[
-        Path | None, typer.Argument(help="An exercise's number, a notebook, or a folder (default: the course's).")
+        Path | None, typer.Argument(help="An exercise's number or name, a notebook, or a folder (default: the course's).")
     ] = None,
 ) -> None:
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
@@ -220,7 +220,7 @@ def progress(
     own, which = lectures.home() / "exercises", None
     if folder is None:
         folder, paths = own, [path for path in own.glob("*/*.ipynb") if path.stem == path.parent.name]
-    elif str(folder).isdigit() and not folder.exists():
+    elif not folder.exists() and (str(folder).isdigit() or (own / folder).is_dir()):
         name = lectures.find_exercise(str(folder))
         which, folder = own / name / f"{name}.ipynb", own
         paths = [which]

@@ -141,9 +141,10 @@ def test_of_one_notebook_it_says_what_is_with_that(folder, tmp_path, monkeypatch
         assert err.startswith(says)
 
 
-def test_an_exercise_is_named_by_its_number_too(folder, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["1", "01", "01_one"])
+def test_an_exercise_is_named_by_its_number_too(name, folder, monkeypatch, capsys):
     save(folder, shown("✓ double: 5 of 5 points"))
-    code, out, err = run("progress", "1", monkeypatch=monkeypatch, capsys=capsys)
+    code, out, err = run("progress", name, monkeypatch=monkeypatch, capsys=capsys)
     assert (code or 0, err) == (0, "")
     assert "01_one" in out
     assert "02_two" not in out
