@@ -211,7 +211,8 @@ def train(
 @app.command()
 def progress(
     folder: Annotated[
-        Path | None, typer.Argument(help="An exercise's number or name, a notebook, or a folder (default: the course's).")
+        Path | None,
+        typer.Argument(help="An exercise's number or name, a notebook, or a folder (default: the course's)."),
     ] = None,
 ) -> None:
     """Say which parts of the exercises are done, by what the checks left in your saved notebooks."""
