@@ -611,7 +611,7 @@ def test_where_the_model_cannot_run_the_stored_answers_stay(without, open_page):
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_what_becomes_of_the_model_is_said_beside_the_widget_however_it_is_drawn_anew(open_page):
+def test_what_becomes_of_the_model_is_said_beside_the_widget_however_it_is_drawn_anew(open_page, staged):
     widget = AttentionHeads(["a", "b"], np.full((1, 2, 2, 2), 0.5)).in_browser("bert", typed="a b")
     page = open_page(widget)
     page.route("**/*.onnx", lambda route: None)  # it never comes
@@ -620,11 +620,17 @@ def test_what_becomes_of_the_model_is_said_beside_the_widget_however_it_is_drawn
     page = open_page(widget, without="ort.js")
     page.get_by_role("button", name="Read").click()
     page.get_by_role("alert").wait_for()
-    assert page.evaluate("document.activeElement.matches('.ck')"), "the next key goes on from here"
+    assert page.evaluate("document.activeElement.textContent") == "Try again"
     page.get_by_label("Layer 0, head 1", exact=True).click()
     alert = page.get_by_role("alert")
-    assert alert.inner_text().startswith("The model could not be run in this browser")
+    assert alert.inner_text().startswith("The model could not be loaded into this browser")
     assert alert.bounding_box()["y"] < page.locator(".ck").bounding_box()["y"], "where the field was"
+    page.route("**/ort.js", lambda route: route.fulfill(path=staged.parent / "models/ort.js"))
+    page.get_by_role("button", name="Try again").click()
+    assert page.evaluate("document.activeElement.matches('[data-ck]')"), "the next key goes on from here"
+    page.get_by_role("button", name="Read").click()
+    page.get_by_label("Layer 0, head 2", exact=True).wait_for()  # the stored answer has two heads
+    assert page.get_by_text("could not be loaded").count() == 0
 
 
 @pytest.mark.slow

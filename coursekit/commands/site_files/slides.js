@@ -68,11 +68,14 @@ function linesBelow(pre, bottom) {
   return tail;
 }
 
+/** Whether `el` is a table that is not cut. */
+const isSmallTable = (el) => el.matches("table") && el.getBoundingClientRect().height < HEIGHT / 3;
+
 /** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
 function below(el, bottom) {
   if (!el.matches(CUTTABLE)) return null;
   if (el.matches("pre")) return el.textContent.trim().split("\n").length > SHORT ? linesBelow(el, bottom) : null;
-  if (el.matches("table") && el.getBoundingClientRect().height < HEIGHT / 3) return null; // a small one stays whole
+  if (isSmallTable(el)) return null;
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
   let first = parts.findIndex((part) => bottomOf(part) > bottom);
   if (first < 0) return null;
@@ -101,7 +104,7 @@ function shrink(slide) {
 
 /** All behind the first thing in `el`, and what leads to it, taken out of it into a frame like its own; or null. */
 function behindFirst(el) {
-  if (!el.matches(CUTTABLE) || el.matches(`pre, ${LISTING}`)) return null;
+  if (!el.matches(CUTTABLE) || el.matches(`pre, ${LISTING}`) || isSmallTable(el)) return null;
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
   const first = parts.findIndex((part) => seen(part) && !leads(part));
   if (first < 0) return null;
@@ -203,7 +206,11 @@ function head(slides) {
   let title = "";
   for (const slide of slides) {
     const own = slide.querySelector("h1, h2");
-    if (own) title = own.textContent.replace(/¶$/, "");
+    if (own) {
+      const plain = /** @type {Element} */ (own.cloneNode(true));
+      for (const root of plain.querySelectorAll("msqrt")) root.prepend("√");
+      title = plain.textContent.replace(/¶$/, "");
+    }
     else slide.dataset.part = title;
   }
 }

@@ -43,16 +43,17 @@ globalThis.courseModels = (mount, el, data) => {
       views.delete(id);
       const here = el.contains(/** @type {Document} */ (el.getRootNode()).activeElement);
       mount(el, data, {emit() {}});
-      if (here) el.querySelector(".ck").focus({preventScroll: true}); // where the next key goes on from
       say("alert", "The model could not be loaded into this browser, so only the stored answers are here. ");
       note.title = reason;
       const again = document.createElement("button");
       Object.assign(again, {type: "button", textContent: "Try again", onclick: () => {
         note.remove();
         globalThis.courseModels(mount, el, data);
-        el.querySelector(".ck").focus({preventScroll: true});
+        el.tabIndex = -1; // the button is gone, and the next key goes on from here
+        el.focus({preventScroll: true});
       }});
       note.append(again);
+      if (here) again.focus({preventScroll: true});
     },
   });
   return view;
