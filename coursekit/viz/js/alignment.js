@@ -4,7 +4,7 @@
 import {unpack, h, field, viridis, root} from "./shared.js";
 
 const STYLE = `
-.ck { max-width:1300px; }
+.ck { max-width:1500px; }
 .ck .row { max-width:760px; }
 .ck .sides { display:flex; flex-wrap:wrap; gap:0 24px; align-items:flex-start; } /* on a slide the table stands beside the drawing */
 .ck .drawing { flex:1 1 560px; max-width:760px; min-width:0; }
