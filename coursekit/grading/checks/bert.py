@@ -844,8 +844,8 @@ START_ANYWHERE = spans_with(both=lambda allowed: allowed[:, None])
 END_ANYWHERE = spans_with(both=lambda allowed: allowed[:, :, None])
 
 
-def zeroed(start, end, allowed, longest):
-    return ANYWHERE(torch.where(allowed, start, 0), torch.where(allowed, end, 0), allowed, longest)
+def zeroed(start, end, allowed, longest, instead=0.0):
+    return ANYWHERE(torch.where(allowed, start, instead), torch.where(allowed, end, instead), allowed, longest)
 
 
 PLAIN = (separately, in_order, start_first, end_first)  # that go wrong where the order counts
@@ -939,7 +939,7 @@ best_spans = Part(
     spans_reference,
     needs={"best pair": ("order", "text", "longest")},
     suspects={
-        "every number in the result is 0": lambda start, end, allowed, longest: 2 * (np.zeros(len(start), int),),
+        "every number in the result is 0": lambda start, end, allowed, longest: np.zeros((len(start), 2), int),
         "longest is not used": ANY_LENGTH,
         "the answer has one token more than longest: from start to end there are end - start + 1": ONE_MORE,
         "the end stands before the start, as when both are chosen separately: choose the best pair with end >= start": (
@@ -949,7 +949,10 @@ best_spans = Part(
         "the start is chosen first, and then an end for it: another pair may have a higher sum": start_first,
         "an answer of one token is not found: end may be equal to start": LONGER_THAN_ONE,
         "the answer lies outside the text, in the question for instance: start and end must be allowed": ANYWHERE,
-        "forbidden places get a number that a logit may lie below, such as 0 or -1e4: give them -inf": zeroed,
+        "forbidden places get 0, which is more than a negative logit: give them -inf": zeroed,
+        "forbidden places get a large negative number, and a logit may be lower still: give them -inf": partial(
+            zeroed, instead=-1e4
+        ),
     },
 )
 

@@ -170,6 +170,8 @@ def mask_words(ids, mask, vocab_size, generator):  # the course's own
     (9, "every chosen token becomes [MASK]", "fate < 0.8", "fate < 2", "(fate >= 0.8) & (fate < 0.9)", "(fate > 2)"),
     (14, "drawn from those of the texts", "torch.randint(vocab_size, ids.shape, generator=generator)",
      "ids[free][torch.randint(int(free.sum()), ids.shape, generator=generator)]"),
+    (14, "the random token is the same everywhere", "torch.randint(vocab_size, ids.shape, generator=generator)",
+     "torch.full_like(ids, int(ids[0, 1]))"),
     (13, "not from one with a seed of its own",
      "free = mask", "generator = torch.Generator().manual_seed(0)\n    free = mask"),
     (10, "differs between texts of the same length",
@@ -289,7 +291,19 @@ def best_spans(start, end, allowed, longest=None):  # the course's own, window b
     best = (start[:, :, None] + end[:, None] - 1000.0 * ~may).flatten(1).argmax(dim=1)
     return torch.stack([best // T, best % T], dim=1)
 """),
-    (10, "forbidden places get a number that a logit may lie below",
+    (10, "forbidden places get a large negative number",
+"""def best_spans(start, end, allowed, longest=None):
+    T = start.shape[1]
+    start, end = (x.masked_fill(~allowed, -1e4) for x in (start, end))
+    scores = start[:, :, None] + end[:, None]
+    may = torch.ones(T, T).triu().tril((longest or T) - 1).bool()
+    best = scores.masked_fill(~may, -torch.inf).flatten(1).argmax(dim=1)
+    return torch.stack([best // T, best % T], dim=1)
+"""),
+    (0, "every number in the result is 0", """def best_spans(start, end, allowed, longest=None):
+    return torch.zeros(len(start), 2, dtype=torch.long)
+"""),
+    (10, "forbidden places get 0, which is more than a negative logit",
 """def best_spans(start, end, allowed, longest=None):
     T = start.shape[1]
     start, end = torch.where(allowed, start, 0), torch.where(allowed, end, 0)

@@ -179,6 +179,7 @@ def learning_rate(step, d_model, warmup):
     (0, "in the warm-up n ** -0.5 is the larger of the two", "min(", "max("),
     (0, "it counts as soon as something of 'warm-up' or 'decay'", "min(n**-0.5, n * warmup**-1.5)", "warmup**-0.5"),
     (0, "ZeroDivisionError", "step + 1", "step"),
+    (0, "the right shape but wrong values", "d_model**-0.5 * ", "0.0 * "),
     (2, "the first update, step 0, is n = 1", "step + 1", "max(step, 1)"),
     (0, "lost its sign: d_model ** -0.5", "d_model**-0.5", "d_model**0.5"),
     (4, "so that the two lines meet at n = warmup", "warmup**-1.5", "warmup**-0.5"),
