@@ -58,6 +58,7 @@ Fork it.
 GLOSSARY = """# Glossary
 
 - **later** (in time): Not before.
+- **peel and pith**: What is around it. [01, part 2](../notebooks/01_sums.ipynb)
 - **marmalade** (also: jam, MARM): Of *oranges*. [01, part 2](../notebooks/01_sums.ipynb)
 - **task**: What is to be done. [02, part 1](../notebooks/02_vit.ipynb)
 """
@@ -144,7 +145,7 @@ def write_course(root: Path) -> None:
     see = "[sums](../notebooks/01_sums.ipynb), [task](../exercises/01_sums/01_sums.ipynb), [more](other.md#a-part), "
     see += "[gone](../nowhere.md), [above](../README.md), [a paper](https://arxiv.org/abs/1706.03762)"
     (root / "docs" / "plan.md").write_text(f"# The plan\n\nSee {see}.\n", encoding="utf-8")
-    (root / "docs" / "other.md").write_text("# Other\n\n## A part\n\nText.\n", encoding="utf-8")
+    (root / "docs" / "other.md").write_text("# Other\n\n## A part\n\nIts vocab.\n", encoding="utf-8")
     (root / "docs" / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
     (root / "exercises" / "01_sums").mkdir(parents=True)
     task = lecture(
@@ -739,16 +740,18 @@ def test_the_search_shows_the_text_of_a_page_and_not_its_menus(open_page):
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("asked", "says", "leads"),
     [
-        ("Jam", "The glossary says of it: Of oranges."),
-        ("marmelad", "Did you mean marmalade? The glossary says of that: Of oranges."),
-        ("τ", "What a letter means in each lecture stands in Notation."),
-        ("nothing", None),
-        ("ham", None),  # of three letters one is not a slip
+        ("Jam", "The glossary says of it: Of oranges.", ["docs/glossary.html#term-marmalade"]),
+        ("pith", "The glossary says of it: What is around it.", ["docs/glossary.html#term-peel-and-pith"]),
+        ("marmelad", "Did you mean marmalade? The glossary says of that: Of oranges.",
+         ["?q=marmalade", "docs/glossary.html#term-marmalade"]),
+        ("τ", "What a letter means in each lecture stands in Notation.", ["docs/notation.html"]),
+        ("nothing", None, []),
+        ("ham", None, []),  # of three letters one is not a slip
     ],
-)
-def test_the_glossary_stands_above_what_the_search_finds(asked, says, open_page):
+)  # fmt: skip
+def test_the_glossary_stands_above_what_the_search_finds(asked, says, leads, open_page):
     page = open_page("site", f"search.html?q={asked}")
     page.locator("#search-results .search-summary").wait_for()
     assert page.locator("#search-results").evaluate("found => found.previousElementSibling?.matches('p')") is bool(says)
@@ -756,8 +759,21 @@ def test_the_glossary_stands_above_what_the_search_finds(asked, says, open_page)
         return
     said = page.locator("p:has(+ #search-results)")
     assert said.inner_text().startswith(says)
-    for link in said.get_by_role("link").evaluate_all("all => all.map((link) => link.getAttribute('href'))"):
-        assert link in ("docs/glossary.html#term-marmalade", "docs/notation.html", "?q=marmalade")
+    links = said.get_by_role("link").evaluate_all("all => all.map((link) => link.getAttribute('href'))")
+    assert links == leads
+
+
+@pytest.mark.browser
+def test_pages_are_found_before_the_names_of_modules(open_page):
+    page = open_page("site", "search.html?q=vocab")
+    found = page.locator("#search-results li")
+    found.nth(1).wait_for()
+    kinds = found.evaluate_all("all => all.map((one) => one.classList.contains('kind-object'))")
+    assert kinds == sorted(kinds)
+    assert True in kinds
+    assert False in kinds
+    page = open_page("site", "search.html?q=gibberish")
+    page.locator("#search-results .search-summary", has_text="No page has all of these words.").wait_for()
 
 
 @pytest.mark.browser
@@ -1007,23 +1023,65 @@ def test_tab_stays_on_the_slide(open_page):
 
 
 @pytest.mark.browser
-def test_a_small_table_is_not_cut(open_page):
+def test_what_is_on_a_slide_keeps_the_shapes_that_it_shares_with_the_slides_beside_it(open_page):
+    """Figures of the same size clip by shapes of the same name, and a browser takes the first that it finds."""
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    seen = """() => {
+      const slides = [...document.querySelectorAll(".slides > section > section")], n = slides.length - 2;
+      const drawing = `<svg viewBox="0 0 100 100" style="width: 200px">
+        <clipPath id="shared"><rect width="100" height="100"/></clipPath>
+        <rect class="clipped" width="100" height="100" clip-path="url(#shared)"/></svg>`;
+      for (const slide of slides.slice(n)) slide.insertAdjacentHTML("afterbegin", drawing);
+      const {h, v} = Reveal.getIndices(slides.at(-1));
+      Reveal.slide(h, v);
+      const {left, top, width, height} = slides.at(-1).querySelector(".clipped").getBoundingClientRect();
+      return document.elementFromPoint(left + width / 2, top + height / 2)?.classList.contains("clipped");
+    }"""
+    assert page.evaluate(seen)
+
+
+@pytest.mark.browser
+def test_above_a_slide_without_a_title_a_root_is_a_root(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    part = """() => {
+      const heading = "<h2>By <math><msqrt><mi>d</mi></msqrt></math>?<a>¶</a></h2>";
+      const [titled, other] = [heading, "<p>on</p>"].map((html) => {
+        const slide = document.createElement("section");
+        slide.innerHTML = html;
+        return slide;
+      });
+      head([titled, other]);
+      return [other.dataset.part, titled.textContent];
+    }"""
+    assert page.evaluate(part) == ["By √d?", "By d?¶"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("row", "frame"),
+    [
+        ("<tr><td>row</td></tr>", "<div><table><thead><tr><th>head</th></tr></thead><tbody>ROWS</tbody></table></div>"),
+        ("row\\n", "<div><pre style='font: 20px/40px monospace'>ROWS</pre></div>"),
+    ],
+)
+def test_a_small_table_or_a_short_listing_is_not_cut(row, frame, open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)
     rows = """([n, before]) => {
       const slide = document.createElement("section");
-      const row = "<tr><td>row</td></tr>";
-      slide.innerHTML = `<p>Before.</p><div style="height: ${before}px">&nbsp;</div>
-        <div><table><thead><tr><th>head</th></tr></thead><tbody>${row.repeat(n)}</tbody></table></div>`;
+      const frame = `FRAME`.replace("ROWS", `ROW`.repeat(n));
+      slide.innerHTML = `<p>Before.</p><div style="height: ${before}px">&nbsp;</div>` + frame;
       document.querySelector(".slides > section").append(slide);
       document.querySelector(".reveal").classList.add("measured");
       for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
       divide(slide);
       const next = slide.nextElementSibling;
-      const found = [slide, next].map((one) => one?.querySelectorAll("tbody tr").length ?? null);
+      const found = [slide, next].map((one) => one && one.textContent.split("row").length - 1);
       for (const one of [slide, next]) one?.remove();
       return found;
-    }"""
+    }""".replace("FRAME", frame).replace("ROW`", f"{row}`")
     assert page.evaluate(rows, [4, 600]) == [0, 4]
     here, there = page.evaluate(rows, [40, 400])
     assert here > 0 < there, "a long one is"
@@ -1094,9 +1152,9 @@ def test_the_arrows_on_the_screen_turn_pages_and_all_slides_can_be_shown(how, op
     page.keyboard.press("Escape")
     page.keyboard.press("Space")
     assert not page.evaluate("Reveal.isOverview()")
-    at = page.evaluate("Reveal.getSlidePastCount()")
+    here = page.evaluate(SLIDE)
     page.keyboard.press("ArrowLeft")
-    assert page.evaluate("Reveal.getSlidePastCount()") < at or page.evaluate(SLIDE)["shown"] == 0
+    assert page.evaluate(SLIDE) != here
     page.keyboard.press("End")
     here = page.evaluate(SLIDE)
     assert here["number"] == here["of"]

@@ -412,6 +412,13 @@ def test_live_a_picture_is_loaded_or_drawn_and_what_was_chosen_stays(browser, tm
     assert status(page) == "Looking …", "a late answer is not taken for the newest"
     told(page, view)
     assert alert(page) == "too dark to see"
+    page.get_by_label("Colour").fill("#0000ff")
+    page.get_by_role("button", name="Fill").click()
+    page.wait_for_function("window.sent.length === 4")
+    page.locator(".strip button").nth(1).click()
+    told(page, view)
+    assert status(page).startswith("<b>other, image 1,"), "what was chosen meanwhile stays"
+    assert page.get_by_role("button", name="Your picture").count() == 1
     (tmp_path / "bad.png").write_text("no picture", encoding="utf-8")
     page.get_by_label("Load a picture").set_input_files(tmp_path / "bad.png")
     page.wait_for_function("document.querySelector('[role=alert]').textContent.includes('PNG or a JPEG')")

@@ -207,7 +207,7 @@ addEventListener("DOMContentLoaded", () => {
   };
   // the lectures before the modules and classes that have a word in their names
   // @ts-ignore
-  Scorer.score = ([, , , , score, , kind]) => (kind === "object" ? score - 20 : score);
+  Scorer.score = ([, , , , score, , kind]) => (kind === "object" ? score - 25 : score);
   // there are no categories to select
   const none = "Your search did not match any documents. Please make sure that all words are spelled correctly and that you've selected enough categories.";
   // @ts-ignore
