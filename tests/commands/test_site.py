@@ -1060,17 +1060,18 @@ def test_above_a_slide_without_a_title_a_root_is_a_root(open_page):
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
-    ("n", "row", "frame"),
+    ("n", "before", "row", "frame"),
     [
         (
             4,
+            600,
             "<tr><td>row</td></tr>",
             "<div><table><thead><tr><th>head</th></tr></thead><tbody>ROWS</tbody></table></div>",
         ),
-        (10, "row\\n", "<div><pre style='font: 20px/40px monospace'>ROWS</pre></div>"),
+        (10, 400, "row\\n", "<div><pre style='font: 20px/40px monospace'>ROWS</pre></div>"),
     ],
 )
-def test_a_small_table_or_a_short_listing_is_not_cut(n, row, frame, open_page):
+def test_a_small_table_or_a_short_listing_is_not_cut(n, before, row, frame, open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)
     rows = """([n, before]) => {
@@ -1086,7 +1087,7 @@ def test_a_small_table_or_a_short_listing_is_not_cut(n, row, frame, open_page):
       for (const one of [slide, next]) one?.remove();
       return found;
     }""".replace("FRAME", frame).replace("ROW`", f"{row}`")
-    assert page.evaluate(rows, [n, 600]) == [0, n]
+    assert page.evaluate(rows, [n, before]) == [0, n]
     here, there = page.evaluate(rows, [40, 400])
     assert here > 0 < there, "a long one is"
 
