@@ -75,6 +75,8 @@ SETTINGS: dict[str, Any] = {
     "html_theme_options": {
         "use_fullscreen_button": False,
         "footer_content_items": "extra-footer.html",  # without an author who is not named
+        "extra_footer": 'Text and figures: <a href="https://creativecommons.org/licenses/by/4.0/">CC BY 4.0</a>. '
+        'Code: <a href="https://opensource.org/license/mit">MIT License</a>.',
         "show_toc_level": 2,
         "show_navbar_depth": 1,
         "navbar_persistent": [],  # the sidebar has the search already
@@ -147,8 +149,9 @@ def is_stale(notebook: Any, path: Path) -> bool:
 
 
 def without_kernel(notebook: Any) -> Any:
-    """The notebook with the still version of every live widget."""
+    """The notebook with the still version of every live widget, and without what only the formatter reads."""
     for cell in notebook.cells:
+        cell.source = cell.source.replace("  # fmt: skip", "")
         if "outputs" in cell:
             cell.outputs = [output for output in cell.outputs if not only_a_widget(output)]
         for output in cell.get("outputs", []):
@@ -429,7 +432,7 @@ TO_TRY = {  # widgets that a visitor can try first
     "06_gpt.html#writing-and-completing-code": "write with GPT",
     "05_bert.html#cell-heads-widget": "watch BERT's heads",
     "09_dino.html#cell-overlay": "see where DINO looks",
-    "11_assistants.html#talk-to-it": "talk to an assistant",
+    "11_assistants.html#cell-chat-widget": "talk to an assistant",
 }
 
 

@@ -345,3 +345,8 @@ class BPE(Tokenizer):
         """The text of tokens; bytes that are no UTF-8 together become U+FFFD."""
         self.check_ids(ids)
         return b"".join(self._bytes[i] for i in ids).decode(errors="replace")
+
+    def spelled(self, i: int) -> str:
+        """Token number i as a reader can tell it from all others: bytes that are no UTF-8 alone as ``\\xd7``."""
+        self.check_ids([i])
+        return self._bytes[i].decode(errors="backslashreplace")

@@ -377,6 +377,27 @@ def test_a_text_is_written_with_the_probabilities_of_the_model(open_page):
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_where_the_places_of_the_model_end_writing_stops_and_says_so(open_page):
+    model, tokenizer = load("gpt-documentation")
+    vocabulary = [tokenizer.spelled(i) for i in range(len(tokenizer))]
+    widget = Generate(["If"], [(5, torch.zeros(len(vocabulary)))] * 12, vocabulary).in_browser("gpt-documentation")
+    page = open_page(widget)
+    text = " the" * 250
+    left = model.config.max_length - len(tokenizer.encode(text)) - 1
+    page.get_by_role("textbox", name="Text").fill(text)
+    page.get_by_role("slider", name="Temperature").fill("0")
+    page.get_by_role("button", name="Write").click()
+    page.get_by_role("alert").filter(has_text=f"all {model.config.max_length} places of the model are taken").wait_for()
+    assert page.locator(".text button").count() == left + 1 < 12  # the last is not read
+    page.get_by_role("textbox", name="Text").fill("If")
+    page.get_by_role("button", name="Write").click()
+    page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('Place 12 of 12')")
+    assert page.locator(".error").inner_text() == ""
+    assert page.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_masks_are_filled_in_any_text(open_page):
     model, tokenizer = load("bert")
     widget = FillMask(["[MASK]"], [[(f"x{i}", 0.1) for i in range(8)]]).in_browser("bert")
@@ -397,6 +418,11 @@ def test_masks_are_filled_in_any_text(open_page):
                 "all => all.map((x) => [x.dataset.token, Number(x.dataset.p)])"
             )
             near(dict(found), {token: p[m, i].item() for i, token in enumerate(tokenizer.tokens)})
+        assert page.get_by_role("textbox", name="Text").input_value() == text  # what was typed stays as it was typed
+    page.locator(".bars button").first.click()
+    assert page.get_by_role("textbox", name="Text").input_value().startswith("zurich ")
+    page.locator(".bars button").first.click()
+    assert page.get_by_role("textbox", name="Text").input_value() == "Zürich [MASK] 日本"
     page.get_by_role("textbox", name="Text").fill("the fox " * 60)
     page.get_by_role("button", name="Guess").click()
     page.get_by_role("alert").filter(has_text="takes 122 tokens, and this model reads 64: shorten it").wait_for()
@@ -411,7 +437,7 @@ def test_heads_of_any_sentence(name, open_page):
     weights = np.full((4, 8 if name.startswith("gpt") else 4, 2, 2), 0.5)
     page = open_page(AttentionHeads(["a", "b"], weights).in_browser(name, typed="a b"))
     assert page.get_by_role("textbox", name="Text").input_value() == "a b"
-    text = "Adam bought a lamp. [SEP] Later, Adam cleaned it." if name == "bert" else "Raised when a file is closed."
+    text = "Adam bought a lamp. [SEP] Later, Adam cleaned it." if name == "bert" else "Raised when a שлfile is closed."
     page.get_by_role("textbox", name="Text").fill(text)
     page.get_by_role("button", name="Read").click()
     if name == "bert":
@@ -421,7 +447,9 @@ def test_heads_of_any_sentence(name, open_page):
         words = [tokenizer.tokens[i] for i in ids]
     else:
         ids = [tokenizer.ids["<|endoftext|>"], *tokenizer.encode(text)]
-        inputs, words = (torch.tensor([ids]),), [tokenizer.decode([i]) for i in ids]
+        inputs, words = (torch.tensor([ids]),), [tokenizer.spelled(i) for i in ids]
+        assert r"\xd7" in words, "a byte of ש has a name"
+        assert "\ufffd" not in words
     page.wait_for_function(f"document.querySelectorAll('.queries .token').length === {len(ids)}")
     with record_attention(model) as maps, torch.no_grad():
         model(*inputs)

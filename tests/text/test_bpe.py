@@ -212,6 +212,16 @@ def test_any_ids_are_decoded_as_in_the_library(trained, ids):
     assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
 
 
+def test_a_token_is_spelled_so_that_it_differs_from_all_others(trained):
+    ours, _ = trained
+    spelled = [ours.spelled(i) for i in range(len(ours))]
+    assert len(set(spelled)) == len(ours)
+    assert all(spelled[i] == ours.decode([i]) for i in range(len(ours)) if "\ufffd" not in ours.decode([i]))
+    assert [ours.spelled(i) for i in ours.encode("ש")] == [r"\xd7", r"\xa9"]
+    with pytest.raises(ValueError, match="id"):
+        ours.spelled(len(ours))
+
+
 def test_special_tokens_are_found_first(trained):
     ours, _ = trained
     tokens = [piece.token for piece in ours.pieces(f"the{END}the<|endof")]

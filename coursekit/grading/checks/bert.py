@@ -107,6 +107,10 @@ def longer_loses(a: Ids, b: Ids, room: int, at: int = -1) -> tuple[Ids, Ids]:
     return a, b
 
 
+def a_loses_if_equal(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
+    return longer_loses(b, a, room)[::-1]
+
+
 def only_b(a: Ids, b: Ids, room: int) -> tuple[Ids, Ids]:
     return a[:room], b[: max(0, room - len(a))]
 
@@ -169,6 +173,7 @@ pack_pair = Part(
         "A and B lose the same number of tokens, whichever is longer: it is always the longer one that loses a token": (
             packed_with(in_turns)
         ),
+        "where A and B are as long A loses a token: then it is B": packed_with(a_loses_if_equal),
         "tokens are lost at the front: a part loses its last token": packed_with(partial(longer_loses, at=0)),
         "the finished row is cut, and with it the last [SEP]: cut A and B before you join them": packed_with(
             whole_row=True

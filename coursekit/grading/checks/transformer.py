@@ -39,6 +39,7 @@ from coursekit.grading.checks.common import (
     together,
     wide,
 )
+from coursekit.grading.mistakes import given
 from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
 from coursekit.grading.parts import score as show_score
 from coursekit.models.transformer import Transformer, TransformerConfig
@@ -411,6 +412,11 @@ smoothed_loss = Part(
         "the sum is divided by all places, padding too: divide by the number of real symbols": partial(
             loss_reference, mean=lambda losses, real: (losses * real).mean()
         ),
+        "the mean of each row is taken first, and then the mean of the rows: every real symbol counts as much": partial(
+            loss_reference,
+            mean=lambda losses, real: ((losses * real).sum(dim=-1) / real.sum(dim=-1)).mean(),
+        ),
+        "symbol 0 is taken for padding: it is pad_id that is": given(loss_reference, pad_id=lambda pad_id: 0),
         "padding is not ignored: leave out the places where target is pad_id": partial(
             loss_reference, mean=lambda losses, real: losses.mean()
         ),

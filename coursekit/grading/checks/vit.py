@@ -158,7 +158,9 @@ def kernels_cases(generator: torch.Generator) -> list[Case]:
         return Case("kernel", f"as_kernel: {about}", ("as_kernel", draw(C * P * P, D), C, P))
 
     def count(C, height, width, P, D, **more):
-        about = f"n_parameters: {C} channels, {height} x {width} pixels, patches of {P} x {P}, D = {D}"
+        about = (
+            f"n_parameters: {C} channel{'s' if C > 1 else ''}, {height} x {width} pixels, patches of {P} x {P}, D = {D}"
+        )
         return Case("count", about, ("n_parameters", C, height, width, P, D), **more)
 
     C, P, D = sizes(generator, 3, 2, 5)
@@ -280,6 +282,9 @@ EMBEDS: dict[str, Callable[..., Tensor]] = {
 }
 READS: dict[str, Callable[..., Tensor]] = {
     "the last token is read: the class token is the first": partial(read_reference, choose=lambda z: z[:, -1]),
+    "all tokens of the first image are read, z[0]: the class token of each image is z[:, 0]": partial(
+        read_reference, choose=lambda z: z[0]
+    ),
     "the mean of all tokens is read: the class token speaks for the image": partial(
         read_reference, choose=lambda z: z.mean(dim=1)
     ),
@@ -464,6 +469,9 @@ resize_positions = Part(
     {
         "the class token's position is interpolated too, and the grid is taken for a row: set the class token's aside, "
         "and interpolate the others in two directions": as_a_row,
+        "the class token's position stands behind the others: it stays in front": (
+            lambda *arguments: resize_reference(*arguments).roll(-1, 0)
+        ),
         "the class token's position is lost: it stays in front": lambda *arguments: resize_reference(*arguments)[1:],
         "the last vector is taken for the class token's: it is the first": lambda positions, *grids: resize_reference(
             positions.roll(1, 0), *grids
@@ -479,6 +487,7 @@ resize_positions = Part(
             [positions[:1], resize_reference(positions.roll(1, 0), *grids)[1:]]
         ),
         "the corners are aligned: align_corners=False": partial(resize_reference, align_corners=True),
+        "antialias=True weighs the cells in another way: leave it out": partial(resize_reference, antialias=True),
         "this is linear: mode='bicubic'": partial(resize_reference, mode="bilinear"),
     },
 )

@@ -16,6 +16,18 @@ const BYTES = new Map(CHARACTERS.map((character, b) => [character, b]));
 const encoder = new TextEncoder();
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
 
+const strict = new TextDecoder("utf-8", {fatal: true, ignoreBOM: true});
+
+/** The character that begins at byte i, and how many bytes it has. */
+function character(bytes, i) {
+  for (let length = 1; length <= Math.min(4, bytes.length - i); length++) {
+    try {
+      return /** @type {[string, number]} */ ([strict.decode(bytes.subarray(i, i + length)), length]);
+    } catch { /* not yet a whole character */ }
+  }
+  return /** @type {[string, number]} */ ([`\\x${bytes[i].toString(16).padStart(2, "0")}`, 1]);
+}
+
 /** An expression that finds special tokens, the longest first, or null where there are none. */
 export function specialOf(tokens) {
   const ordered = [...tokens].sort((a, b) => Array.from(b).length - Array.from(a).length);
@@ -69,5 +81,17 @@ export class BPE {
   /** The text of tokens; bytes that are no UTF-8 together become U+FFFD. */
   decode(ids) {
     return new TextDecoder("utf-8", {ignoreBOM: true}).decode(Uint8Array.from(ids.flatMap((id) => [...this.bytes[id]])));
+  }
+
+  /** A token as a reader can tell it from all others: bytes that are no UTF-8 alone as \xd7. */
+  spelled(id) {
+    const bytes = this.bytes[id];
+    let text = "";
+    for (let i = 0; i < bytes.length;) {
+      const [char, length] = character(bytes, i);
+      text += char;
+      i += length;
+    }
+    return text;
   }
 }

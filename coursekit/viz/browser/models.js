@@ -45,6 +45,7 @@ export class GPT extends Model {
     this.tokenizer = new BPE(tokenizer);
     this.end = this.tokenizer.ids.get("<|endoftext|>");
     this.texts = this.tokenizer.tokens.map((_, id) => this.tokenizer.decode([id]));
+    this.words = this.tokenizer.tokens.map((_, id) => this.tokenizer.spelled(id));
     this.last = {ids: [], past: this.nothing()};
   }
 
@@ -79,6 +80,7 @@ export class Bert extends Model {
   constructor(ort, session, about, tokenizer) {
     super(ort, session, about);
     this.tokenizer = new WordPiece(tokenizer);
+    this.words = this.tokenizer.tokens;
   }
 
   /** Logits (T, V) of the word at each place, and the weights (L, H, T, T) of all heads. */

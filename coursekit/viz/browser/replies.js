@@ -3,7 +3,7 @@
 
 import {drawn, reply, suggest} from "./decode.js";
 import {largest, softmax} from "./models.js";
-import {asRead, checkText, readable, Refused, shownOtherwise, visible} from "./text.js";
+import {asRead, checkText, grouped, readable, Refused, shownOtherwise, visible} from "./text.js";
 
 const brief = (p) => Number(p.toPrecision(7)); // as many digits as float32 has
 
@@ -97,10 +97,10 @@ async function generate(view, message) {
     const gpt = await model();
     if (message.source !== undefined) {
       const ids = gpt.begin(checkText(message.source));
-      const most = Math.min(data.text.places.length, gpt.about.max_length - ids.length + 1); // as many as in the stored text
-      if (most < 1) gpt.checkLength(ids.length);
+      const [stored, room] = [data.text.places.length, gpt.about.max_length - ids.length + 1]; // as many are written as in the stored text
+      if (room < 1) gpt.checkLength(ids.length);
       view.text = null;
-      view.writing = {...message, ids, most, past: undefined, inputs: ids, words: new Map(), prompt: message.source.match(/\s?\S+|\s/gu) ?? [], places: []};
+      view.writing = {...message, ids, most: Math.min(stored, room), full: room < stored, past: undefined, inputs: ids, words: new Map(), prompt: message.source.match(/\s?\S+|\s/gu) ?? [], places: []};
     }
     if (message.stop || !view.writing) return shown(true);
     const {writing} = view;
@@ -111,10 +111,11 @@ async function generate(view, message) {
       const token = drawn(row, writing.temperature, writing.k, writing.p);
       writing.places.push(storedPlace(token, row, data.ks.at(-1), data, number));
       [writing.past, writing.inputs] = [present, [token]];
-      if (token === gpt.end) writing.most = writing.places.length;
+      if (token === gpt.end) [writing.most, writing.full] = [writing.places.length, false];
     }
-    view.text = {prompt: writing.prompt.map(visible), words: [...writing.words.keys()].map((i) => visible(gpt.texts[i])), places: writing.places};
-    return shown(writing.places.length === writing.most);
+    view.text = {prompt: writing.prompt.map(visible), words: [...writing.words.keys()].map((i) => visible(gpt.words[i])), places: writing.places};
+    const done = writing.places.length === writing.most;
+    return shown(done, done && writing.full ? `Stopped: all ${grouped(gpt.about.max_length)} places of the model are taken.` : "");
   });
 }
 
@@ -143,7 +144,7 @@ async function heads(view, {source}) {
     const after = ids.indexOf(reader.tokenizer.ids.get("[SEP]")); // of BERT: what stands behind it is the second text
     const segments = ids.map((_, i) => Number(i > after));
     const {weights: {dims, data: weights}} = await (reader.begin ? reader.read(ids) : reader.read(ids, segments));
-    const tokens = ids.map((id) => readable((reader.texts ?? reader.tokenizer.tokens)[id]));
+    const tokens = ids.map((id) => readable(reader.words[id]));
     const packed = await packBytes(dims, Uint8Array.from(weights, (w) => Math.round(255 * w)));
     view.shown = {...data, tokens, target: tokens, levels: 255, weights: packed, query: data.query === data.target.length - 1 ? tokens.length - 1 : Math.min(data.query, tokens.length - 1), error: ""};
     return {...view.shown, typed: source};

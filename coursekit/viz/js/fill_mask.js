@@ -42,7 +42,7 @@ export function mount(el, data, {emit}) {
   const status = h("p", {"aria-live": "polite"});
   const places = h("div", {class: "places"});
   box.append(...[title, names, typed, error, text, status, places].filter(Boolean));
-  let now; // {base: the text that the bars belong to, fills: Map of its places -> token, added: Set of places in the text}
+  let now; // {base: the text that the bars belong to, fills: Map of its places -> token, added: Set of places in the text, source?: as typed}
   let asked = null, turn = 0, after; // what the kernel works on; what is done when it has answered
   const past = [];
   const known = new Map(); // tokens -> text
@@ -130,7 +130,7 @@ export function mount(el, data, {emit}) {
   }
 
   function send(source) { // what has been answered is not asked again
-    const then = (example) => to(state(example));
+    const then = (example) => to({...state(example), source});
     if (read.has(source)) get(read.get(source), then);
     else ask({source: source.replace(/\[mask\]/gi, data.mask)}, then);
   }
@@ -211,7 +211,7 @@ export function mount(el, data, {emit}) {
     [...places.children].forEach((group, m) => group.querySelectorAll("button").forEach((bar) => bar.setAttribute("aria-pressed", fills.get(m) === bar.dataset.token)));
     if (input && active() !== input) {
       const tokens = tokensNow();
-      input.value = tokens.join(" ").replaceAll(" ##", "");
+      input.value = now.source !== undefined && !now.fills.size ? now.source : tokens.join(" ").replaceAll(" ##", ""); // what was typed stays
       read.set(input.value, tokens);
     }
   }

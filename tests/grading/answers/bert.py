@@ -42,6 +42,7 @@ def pack_pair(a, b, max_length):
     (9, "the first [SEP] has segment 1", "len(a) + 2", "len(a) + 1", "len(b) + 1", "len(b) + 2"),
     (9, "the last [SEP] has segment 0", "[1] * (len(b) + 1)", "[1] * len(b) + [0]"),
     (7, "only B is cut", "(a if len(a) > len(b) else b).pop", "b.pop() if b else a.pop"),
+    (7, "where A and B are as long A loses a token", "len(a) > len(b) else", "len(a) >= len(b) else"),
     (7, "tokens are lost at the front", "pop()", "pop(0)"),
     (7, "A and B lose the same number",
      "(a if len(a) > len(b) else b).pop", "b.pop(); len(a) + len(b) > max_length - 3 and a.pop"),

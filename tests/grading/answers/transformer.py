@@ -215,6 +215,13 @@ def learning_rate(step, d_model, warmup):
     (11, "the smoothing's part of the loss counts padding",
      "log_p.mean(dim=-1)", "logits.log_softmax(dim=-1).mean(dim=-1).sum() / real.sum()"),
     (8, "padding is not ignored", "target != pad_id", "target >= 0"),
+    (8, "symbol 0 is taken for padding", "target != pad_id", "target != 0"),
+    (8, "the mean of each row is taken first", """def smoothed_loss(logits, target, smoothing, pad_id):
+    log_p, real = logits.log_softmax(dim=-1), target != pad_id
+    right = log_p.gather(-1, target[..., None])[..., 0]
+    losses = -((1 - smoothing) * right + smoothing * log_p.mean(dim=-1)) * real
+    return (losses.sum(dim=1) / real.sum(dim=1)).mean()
+"""),
     (8, "divided by all places, padding too", "losses.mean()", "losses.sum() / target.numel()"),
     (5, "the right symbol has lost epsilon, but nobody got it", " - smoothing * log_p.mean(dim=-1)", ""),
     (12, "exp overflows for large logits", "log_softmax(dim=-1)", "softmax(dim=-1).log()"),
