@@ -15,6 +15,7 @@ import nbformat
 import pytest
 
 from coursekit.commands.publish import colab_line, published_as, setup_cell
+from coursekit.commands.reading import PREDICT
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "coursekit"
@@ -213,7 +214,7 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
     )
     prompts = [i for i, name in enumerate(ids) if name.startswith("predict")] + [len(ids)]
     for prompt, following in itertools.pairwise(prompts):
-        assert lecture.cells[prompt].cell_type == "markdown"
+        assert PREDICT.search(lecture.cells[prompt].source), f"{ids[prompt]}: its question follows **Predict.** {SEE}"
         kinds = ["<details>" in cell.source or cell.cell_type for cell in lecture.cells[prompt + 1 : following]]
         assert kinds[0] == "code", f"{ids[prompt]}: nothing to run after the prompt {SEE}"
         assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt {SEE}"

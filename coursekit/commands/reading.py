@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-PREDICT = re.compile(r"^(#+ |\*\*)Predict", re.MULTILINE)
+PREDICT = re.compile(r"^\*\*Predict", re.MULTILINE)
 ANSWER = "<details><summary>Answer"
 
 
@@ -26,9 +26,9 @@ def after_questions(notebook: Any) -> Iterator[tuple[Any, bool]]:
 def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
     """Prepare an executed lecture for its page; returns the names of the claims that have a place on it.
 
-    What stands between a *Predict* and its answer is folded, the code too, since its titles say what comes out;
-    *Predict* is no entry of the page's contents; each claim leads to the cell that makes it and back; and a widget that
-    answers in the browser has a place that one can be led to, ``cell-`` and the id of its cell.
+    What stands between a *Predict* and its answer is folded, the code too, since its titles say what comes out; each
+    claim leads to the cell that makes it and back; and a widget that answers in the browser has a place that one can be
+    led to, ``cell-`` and the id of its cell.
     """
     import nbformat
 
@@ -42,9 +42,6 @@ def for_readers(notebook: Any, claims: list[dict[str, Any]]) -> set[str]:
     cells, placed = [], set()
     numbers = {claim["name"]: i for i, claim in enumerate(claims)}
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            heading = r'<p class="predict" role="heading" aria-level="3">\1</p>'
-            cell.source = re.sub(r"^#{2,4} (Predict\b.*)$", heading, cell.source, flags=re.MULTILINE)
         printed = "".join(output.get("text", "") for output in cell.get("outputs", []))
         made = [name for name in numbers if name not in placed and f"✓ {name}: " in printed]
         if made:

@@ -203,7 +203,7 @@ def write_talk(root: Path) -> None:
     talk = lecture(
         "03 · Talk",
         [
-            ("predict-one", "slide", "### Predict\n\n*How many?*", []),
+            ("predict-one", "slide", "**Predict.** *How many?*", []),
             ("one", "-", "count()", [output(text_plain="forty-two")]),
             ("one-curves", "-", "curves()", [output(text_html=curves[0])]),
             ("one-answer", "fragment", answer, []),
@@ -809,7 +809,8 @@ SLIDE = """() => {
       .map((cell) => cell.innerText).join(" "),
   };
 }"""
-READY = "Reveal.isReady() && document.querySelectorAll('.ck').length === 2"
+READY = """Reveal.isReady() && document.querySelectorAll('.ck').length === 2
+  && (document.querySelector('section[inert]') || Reveal.isScrollView())"""  # the script that lays the slides out is done
 
 
 def walk(page, key: str) -> list[dict]:
@@ -1093,6 +1094,28 @@ def test_a_small_table_or_a_short_listing_is_not_cut(n, before, row, frame, open
 
 
 @pytest.mark.browser
+def test_folded_code_stands_with_the_figure_that_it_draws(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    rest = """(before) => {
+      const slide = document.createElement("section");
+      slide.innerHTML = `<p>Before.</p><div style="height: ${before}px">&nbsp;</div>
+        <div class="cell"><details><summary>Code</summary><pre>draw()</pre></details>
+          <div><img style="height: 500px"></div></div>`;
+      document.querySelector(".slides > section").append(slide);
+      document.querySelector(".reveal").classList.add("measured");
+      for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
+      divide(slide);
+      const next = slide.nextElementSibling;
+      const found = [slide, next].map((one) => Boolean(one?.querySelector("summary")));
+      for (const one of [slide, next]) one?.remove();
+      return found;
+    }"""
+    assert page.evaluate(rest, 400) == [False, True]
+    assert page.evaluate(rest, 10) == [True, False]
+
+
+@pytest.mark.browser
 def test_a_slide_that_answers_and_asks_has_both_answers_in_its_notes(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)
@@ -1203,7 +1226,7 @@ def test_the_speakers_view_leads_the_audience_and_shows_the_answer(open_page):
 def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
     cells = [
         ("a", "-", "text", []),
-        ("part-1", "slide", "## 1 · A part\n\n### Predict\n\nWhat?", []),
+        ("part-1", "slide", "## 1 · A part\n\n**Predict.** *What?*", []),
         ("b", "-", "b()", [output(text_plain="b")]),
         ("c", "skip", "c()", [output(text_plain="c")]),
         ("d", "-", "A text.", []),

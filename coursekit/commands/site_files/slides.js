@@ -20,8 +20,8 @@ const bottomOf = (el) => el.getBoundingClientRect().bottom;
 /** Whether something of `el` is seen at all: a frame without content is not. */
 const seen = (el) => el.getBoundingClientRect().height > 1;
 
-/** Whether `el` only leads to what comes after it: a heading, "such as these:", the titles of columns. */
-const leads = (el) => el.matches(HEADING) || (el.matches("p") && /:\s*$/.test(el.textContent))
+/** Whether `el` only leads to what comes after it: a heading, folded code, "such as these:", the titles of columns. */
+const leads = (el) => el.matches(`${HEADING}, details:not(.answer, [open])`) || (el.matches("p") && /:\s*$/.test(el.textContent))
   || (el.matches("tr") && [...el.cells].every((cell) => cell.matches("th")));
 
 const indent = (text) => text.search(/[^ ]/);
@@ -186,7 +186,7 @@ async function divideOpened(slide) {
 function note(slides) {
   let asking = null;
   for (const slide of slides) {
-    const asked = [...slide.querySelectorAll("strong, h2, h3, h4, .predict")].find((one) => one.textContent.startsWith("Predict"));
+    const asked = [...slide.querySelectorAll("strong")].find((one) => one.textContent.startsWith("Predict"));
     const answers = [...slide.querySelectorAll("details.answer")];
     const asksNext = Boolean(asked && answers[0] && answers[0].compareDocumentPosition(asked) & Node.DOCUMENT_POSITION_FOLLOWING);
     if (asked && !asksNext) asking = slide;
@@ -274,7 +274,7 @@ async function begin() {
   note(slides);
   head(slides);
   await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
-    transition: "none", navigationMode: "linear", plugins: [RevealNotes],
+    transition: "none", navigationMode: "linear", pdfSeparateFragments: false, plugins: [RevealNotes],
     keyboard: {35: () => { // End: the last slide of all, not the first one of the last part
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
