@@ -810,7 +810,7 @@ SLIDE = """() => {
   };
 }"""
 READY = """Reveal.isReady() && document.querySelectorAll('.ck').length === 2
-  && (document.querySelector('section[inert]') || Reveal.isScrollView())"""  # the script that lays the slides out is done
+  && (document.querySelector('section[inert]') || Reveal.isScrollView())"""  # all is laid out
 
 
 def walk(page, key: str) -> list[dict]:
