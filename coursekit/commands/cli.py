@@ -362,6 +362,12 @@ def release(
     from coursekit.grading import release as releasing
 
     home, platform = lectures.home(), gradescope or classroom50
+    if sum(map(bool, (exercise, student, gradescope, classroom50))) > 1:
+        raise fail("one at a time: an exercise to release, or --student, or --gradescope, or --classroom50")
+    if out and not platform:
+        raise fail("--out goes with --gradescope or --classroom50")
+    if private and not gradescope:
+        raise fail("--private goes with --gradescope")
     if platform and out is None:
         raise fail("name with --out where to write it: a zip for Gradescope, a new folder for classroom50")
     if gradescope:

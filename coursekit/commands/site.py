@@ -45,6 +45,7 @@ ROOMS = (
     "nn",
     "text",
     "data",
+    "data.world",
     "train",
     "models",
     "models.baselines",

@@ -15,6 +15,7 @@ from torch import Tensor
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
 from coursekit.nn.cache import Cache
+from coursekit.nn.checks import check_mask
 from coursekit.nn.modes import evaluating, out_of_inference_mode
 from coursekit.nn.sampling import (
     check_penalty,
@@ -36,11 +37,7 @@ def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
         raise ValueError(f"ids of shape {tuple(ids.shape)}: must be (B, T), at least one prompt with one token")
     if mask is None:
         return ids, None
-    if mask.shape != ids.shape or mask.dtype != torch.bool:
-        found = f"mask of shape {tuple(mask.shape)}, {mask.dtype}"
-        raise ValueError(
-            f"{found}: must be {tuple(ids.shape)}, as the prompts, and boolean, True where a token is real"
-        )
+    check_mask("mask", mask, ids.shape, "as the prompts")
     if mask.all():
         return ids, None
     if not mask.any(dim=1).all():

@@ -32,7 +32,7 @@ from coursekit.nn.checks import (
     check_text,
 )
 from coursekit.nn.dropout import Dropout
-from coursekit.nn.losses import real_rows
+from coursekit.nn.losses import summed_cross_entropy
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.modes import evaluating
 from coursekit.nn.positions import LearnedPositions, positions_of
@@ -303,9 +303,8 @@ class BertForSequenceClassification(Pretrained):
 
 def classification_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of ``labels`` (B,), summed (nats), and their number."""
-    labels = batch["labels"]
-    logits = model(batch["ids"], batch["mask"], batch.get("segments"))
-    return F.cross_entropy(logits.float(), labels, reduction="sum"), labels.new_full((), len(labels))
+    logits = model(batch["ids"], batch["mask"], batch.get("segments"))  # (B, K)
+    return summed_cross_entropy(logits, batch["labels"])
 
 
 class BertForTokenClassification(Pretrained):
@@ -331,10 +330,8 @@ def tagging_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
 
     ``tagged`` is True at the first piece of each word and nowhere else (section 5.3).
     """
-    tagged = batch["tagged"]
     logits = model(batch["ids"], batch["mask"], batch.get("segments"))  # (B, T, K)
-    rows, tags = real_rows(logits, batch["tags"], tagged)
-    return F.cross_entropy(rows.float(), tags, reduction="sum"), tagged.sum()
+    return summed_cross_entropy(logits, batch["tags"], batch["tagged"])
 
 
 class BertForQuestionAnswering(Pretrained):

@@ -3,8 +3,9 @@
 Read it top to bottom: the configuration with the published sizes, the model, its objective. How the next token is
 chosen from the logits is in ``coursekit/nn/sampling.py``.
 
-Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/positions.py``, then for each layer
-``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in ``nn/attention.py``.
+Call chain: ``GPT.forward`` -> ``GPT.hidden`` -> ``LearnedPositions`` in ``nn/positions.py``, then
+``through_blocks`` and, for each layer, ``Block`` in ``nn/blocks.py`` -> ``MultiHeadAttention`` -> ``attend`` in
+``nn/attention.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
 L = n_layers.
@@ -21,13 +22,12 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
-from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.blocks import Block, FeedForward, through_blocks
 from coursekit.nn.cache import Cache
-from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_sizes, check_text
+from coursekit.nn.checks import check_caches, check_dropout, check_heads, check_ids, check_mask, check_sizes, check_text
 from coursekit.nn.dropout import Dropout
 from coursekit.nn.masks import padding_mask
 from coursekit.nn.positions import LearnedPositions, positions_of
@@ -113,9 +113,8 @@ class GPT(Pretrained):
     before it.
 
     Attributes:
-        gradient_checkpointing: set it to True and training keeps only what goes into each block, and computes the
-            rest a second time when the gradient is needed: less memory, a third more work, the same numbers
-            (Chen et al., 2016, arXiv 1604.06174).
+        gradient_checkpointing: set it to True and training takes less memory and a third more work, with the same
+            numbers: see ``through_blocks``.
     """
 
     def __init__(self, config: GPTConfig):
@@ -163,10 +162,8 @@ class GPT(Pretrained):
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
         positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
         x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
-        checkpointed = self.gradient_checkpointing and torch.is_grad_enabled() and not caches
-        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            step = partial(checkpoint, block, use_reentrant=False) if checkpointed else block
-            x = step(x, mask=None if mask is None else padding_mask(mask), causal=True, cache=cache)
+        mask = None if mask is None else padding_mask(mask)  # (B, 1, 1, S)
+        x = through_blocks(x, self.blocks, caches, self.gradient_checkpointing, mask=mask, causal=True)
         return self.norm(x)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:
@@ -213,9 +210,8 @@ def gpt_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
     if ids.shape[1] < 2:
         raise ValueError(f"ids of shape {tuple(ids.shape)}: at least two tokens, since the first is never predicted")
     for name in ("mask", "loss_mask"):
-        if name in batch and (batch[name].shape != ids.shape or batch[name].dtype != torch.bool):
-            found = f"{name} of shape {tuple(batch[name].shape)}, {batch[name].dtype}"
-            raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the tokens, and boolean")
+        if name in batch:
+            check_mask(name, batch[name], ids.shape, "as the tokens")
     learned = torch.ones_like(ids, dtype=torch.bool) if "loss_mask" not in batch else batch["loss_mask"]
     learned = learned[:, 1:]  # (B, T - 1)
     if mask is not None:

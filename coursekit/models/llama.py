@@ -7,8 +7,9 @@ being added (``nn/rotary.py``), the norms subtract no mean (``nn/norms.py``), th
 but, with ``qkv_bias``, queries, keys and values.
 
 Call chain: ``Llama.forward`` -> ``Llama.hidden`` -> ``positions_of`` in ``nn/positions.py``, ``rotary_angles`` in
-``nn/rotary.py``, then for each layer ``Block`` in ``nn/blocks.py`` -> ``GroupedQueryAttention`` in
-``nn/grouped_query.py`` -> ``attend`` in ``nn/attention.py``; ``RMSNorm`` in ``nn/norms.py``.
+``nn/rotary.py``, then ``through_blocks`` and, for each layer, ``Block`` in ``nn/blocks.py`` ->
+``GroupedQueryAttention`` in ``nn/grouped_query.py`` -> ``attend`` in ``nn/attention.py``; ``RMSNorm`` in
+``nn/norms.py``.
 
 Legend: B batch, T tokens, S tokens together with those in the caches, V vocabulary size, D = d_model, H = n_heads,
 G = n_kv_heads, Dh size of a head, L = n_layers.
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.models.pretrained import Pretrained
-from coursekit.nn.blocks import Block, FeedForward
+from coursekit.nn.blocks import Block, FeedForward, through_blocks
 from coursekit.nn.cache import Cache, WindowCache
 from coursekit.nn.checks import check_caches, check_dropout, check_sizes, check_text
 from coursekit.nn.dropout import Dropout
@@ -141,11 +142,15 @@ class Llama(Pretrained):
 
     ``h_0 = U W_e``, ``h_l = block(h_{l-1})``, ``p = softmax(norm(h_L) W_o)``: as in ``GPT``, but nothing is added for
     the position, which enters each layer by the angles of its queries and keys alone.
+
+    Attributes:
+        gradient_checkpointing: as of ``GPT``.
     """
 
     def __init__(self, config: LlamaConfig):
         super().__init__()
         self.config = c = config
+        self.gradient_checkpointing = False
         self.tokens = nn.Embedding(c.vocab_size, c.d_model)
         self.dropout = Dropout(c.dropout)
         norm = partial(RMSNorm, eps=c.eps)
@@ -190,8 +195,8 @@ class Llama(Pretrained):
         frequencies = rotary_frequencies(c.head_size, c.rotary_base, c.rotary_scaling, ids.device)
         cos, sin = rotary_angles(position_ids, frequencies)  # (T, Dh / 2) each, or (B, 1, T, Dh / 2)
         x = self.dropout(self.tokens(ids))  # (B, T, D)
-        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            x = block(x, mask=mask, causal=True, cache=cache, rotary=partial(rotate, cos=cos, sin=sin))
+        options = {"mask": mask, "causal": True, "rotary": partial(rotate, cos=cos, sin=sin)}
+        x = through_blocks(x, self.blocks, caches, self.gradient_checkpointing, **options)
         return self.norm(x)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:

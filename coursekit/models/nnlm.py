@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from coursekit.models.ngram import Documents, windows
 from coursekit.nn.checks import check_ids, check_sizes, check_token
+from coursekit.nn.losses import summed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,4 @@ def nnlm_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tenso
 
     ``batch`` holds ``context`` (B, n - 1) and ``target`` (B,).
     """
-    target = batch["target"]
-    loss = F.cross_entropy(model(batch["context"]).float(), target, reduction="sum")
-    return loss, target.new_full((), len(target))
+    return summed_cross_entropy(model(batch["context"]), batch["target"])

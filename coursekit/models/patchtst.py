@@ -14,13 +14,12 @@ N patches, D = d_model, Q quantiles, K classes.
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
 from coursekit.nn.checks import check_dropout, check_heads, check_history, check_shape, check_sizes
 from coursekit.nn.dropout import Dropout
-from coursekit.nn.losses import pinball_loss
+from coursekit.nn.losses import pinball_loss, summed_cross_entropy
 from coursekit.nn.positions import LearnedPositions
 from coursekit.nn.revin import denormalise, normalise
 
@@ -189,8 +188,6 @@ def absolute_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, T
     return (y - target).where(there, 0.0).abs().sum(), there.sum()
 
 
-def classification_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def series_classification_loss(model: SeriesClassifier, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Cross-entropy of ``labels`` (B,) given ``history`` (B, L, C), summed (nats), and how many there are."""
-    labels = batch["labels"]
-    loss = F.cross_entropy(model(batch["history"]).float(), labels, reduction="sum")
-    return loss, labels.new_full((), len(labels))
+    return summed_cross_entropy(model(batch["history"]), batch["labels"])

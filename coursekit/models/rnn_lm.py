@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from coursekit.models.ngram import Documents
 from coursekit.nn.checks import check_dropout, check_ids, check_sizes, check_token
 from coursekit.nn.dropout import Dropout
-from coursekit.nn.losses import real_rows
+from coursekit.nn.losses import summed_cross_entropy
 from coursekit.nn.modes import evaluating
 
 RNNState = tuple[Tensor, ...]  # (h,), or (h, c) of an LSTM, each (1, B, D) as PyTorch has them
@@ -220,7 +220,6 @@ def tbptt_loss(streams: Streams) -> Callable[[nn.Module, dict[str, Tensor]], tup
             state = tuple(s.to(real.device) * kept for s in state)
         logits, state = model(batch["ids"], state)
         streams.state = tuple(s.detach() for s in state)
-        rows, target = real_rows(logits, batch["target"], real)
-        return F.cross_entropy(rows.float(), target, reduction="sum"), real.sum()
+        return summed_cross_entropy(logits, batch["target"], real)
 
     return loss

@@ -16,12 +16,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coursekit.nn.cells import State, rnn_step
 from coursekit.nn.checks import check_sizes, check_text, check_token
-from coursekit.nn.losses import real_rows
+from coursekit.nn.losses import summed_cross_entropy
 from coursekit.nn.sampling import next_token
 from coursekit.nn.scores import SCORES, Memory, ScoreAttention
 
@@ -305,6 +304,4 @@ def seq2seq_loss(model: Seq2Seq, batch: dict[str, Tensor]) -> tuple[Tensor, Tens
     ``batch`` holds ``source``, ``source_mask`` (B, S), ``target`` and ``target_mask`` (B, T).
     """
     logits = model(batch["source"], batch["source_mask"], batch["target"])
-    real = batch["target_mask"]
-    rows, target = real_rows(logits, batch["target"], real)
-    return F.cross_entropy(rows.float(), target, reduction="sum"), real.sum()
+    return summed_cross_entropy(logits, batch["target"], batch["target_mask"])

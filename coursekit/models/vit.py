@@ -18,13 +18,13 @@ from numbers import Integral
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from coursekit.models.pretrained import Pretrained
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward, LastBlock
 from coursekit.nn.checks import check_dropout, check_heads, check_probability, check_sizes
 from coursekit.nn.dropout import Dropout
+from coursekit.nn.losses import summed_cross_entropy
 from coursekit.nn.positions import GridPositions, check_resize
 
 POOLINGS = ("class", "mean")
@@ -313,6 +313,4 @@ def vit_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor
 
     A batch holds ``images`` (B, C, height, width) too; the model gives their logits.
     """
-    labels = batch["labels"]
-    loss = F.cross_entropy(model(batch["images"]).float(), labels, reduction="sum")
-    return loss, labels.new_full((), len(labels))
+    return summed_cross_entropy(model(batch["images"]), batch["labels"])

@@ -3,13 +3,14 @@
 Legend: B batch, T tokens, S tokens of the memory, D = d_model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from coursekit.nn.attention import Attention, MultiHeadAttention
 from coursekit.nn.cache import Cache
@@ -141,6 +142,24 @@ class Block(nn.Module):
         # x + attention(norm(x)), or norm(x + attention(x)); then the same with the feed-forward network
         x = self.attention_residual(x, self.attention, mask=mask, causal=causal, cache=cache, **options)
         return self.feed_forward_residual(x, self.feed_forward)
+
+
+def through_blocks(
+    x: Tensor, blocks: Sequence[nn.Module], caches: Sequence[Cache] | None, checkpointing: bool, **options: Any
+) -> Tensor:
+    """One block after another: (B, T, D) -> (B, T, D).
+
+    Args:
+        caches: one for each block, or None.
+        checkpointing: training keeps only what goes into each block, and computes the rest a second time when the
+            gradient is needed: less memory, a third more work, the same numbers (Chen et al., 2016, arXiv 1604.06174).
+        options: what each block is given besides.
+    """
+    checkpointing = checkpointing and torch.is_grad_enabled() and not caches
+    for block, cache in zip(blocks, caches or [None] * len(blocks), strict=True):
+        step = partial(checkpoint, block, use_reentrant=False) if checkpointing else block
+        x = step(x, cache=cache, **options)
+    return x
 
 
 class LastBlock(Block):

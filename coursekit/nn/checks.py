@@ -63,11 +63,8 @@ def check_text(
         raise ValueError(f"{length} positions: the model was built for max_length={max_length}")
     if mask is None:
         return
-    if (found := tuple(mask.shape)) != (wanted := (ids.shape[0], length)):
-        held = f" with the {start} in the caches" if start else ""
-        raise ValueError(f"mask of shape {found}: must be {wanted}, as the tokens{held}")
-    if mask.dtype != torch.bool:
-        raise ValueError(f"mask of {mask.dtype}: must be boolean, True where a token is real")
+    held = f" with the {start} in the caches" if start else ""
+    check_mask("mask", mask, (ids.shape[0], length), f"as the tokens{held}")
     if start == 0:
         text = "text" if name == "ids" else name
         check_all(mask.any(dim=1), f"a {text} has no real token: every row of its mask needs at least one True")
@@ -113,15 +110,15 @@ def check_token(config: Any, field: str) -> None:
         raise ValueError(f"{field}={getattr(config, field)}: must lie in 0..{last} (vocab_size - 1)")
 
 
-def check_shape(name: str, x: Tensor, wanted: Sequence[int]) -> None:
-    """Refuse another shape, which might be broadcast to numbers that nobody meant."""
+def check_shape(name: str, x: Tensor, wanted: Sequence[int], why: str = "") -> None:
+    """Refuse another shape than the wanted one, which might be broadcast to numbers that nobody meant."""
     if x.shape != tuple(wanted):
-        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be {tuple(wanted)}")
+        raise ValueError(f"{name} of shape {tuple(x.shape)}: must be {tuple(wanted)}{why and ', '}{why}")
 
 
-def check_mask(name: str, mask: Tensor, wanted: Sequence[int]) -> None:
+def check_mask(name: str, mask: Tensor, wanted: Sequence[int], why: str = "") -> None:
     """Refuse a mask of another shape, or one that is not boolean."""
-    check_shape(name, mask, wanted)
+    check_shape(name, mask, wanted, why)
     if mask.dtype != torch.bool:
         raise ValueError(f"{name} of {mask.dtype}: must be boolean")
 

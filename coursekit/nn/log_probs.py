@@ -3,10 +3,9 @@
 Legend: B texts, T tokens of a prompt and its answer, V vocabulary size.
 """
 
-import torch
 from torch import Tensor
 
-from coursekit.nn.checks import check_all
+from coursekit.nn.checks import check_all, check_mask
 from coursekit.nn.sampling import with_temperature
 
 
@@ -49,8 +48,6 @@ def answer_log_probs(logits: Tensor, ids: Tensor, answer: Tensor, average: bool 
 
 def check_answer(ids: Tensor, answer: Tensor) -> None:
     """Refuse a mask that marks no answers."""
-    if answer.shape != ids.shape or answer.dtype != torch.bool:
-        found = f"answer of shape {tuple(answer.shape)}, {answer.dtype}"
-        raise ValueError(f"{found}: must be {tuple(ids.shape)}, as the ids, and boolean")
+    check_mask("answer", answer, ids.shape, "as the ids")
     check_all(answer.any(dim=1), "a text has no answer: mark at least its end of turn")
     check_all(~answer[:, 0], "an answer begins at the first token: put at least one before it, by which it is chosen")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from coursekit.nn.checks import can_sync, check_mask
 
@@ -21,6 +22,24 @@ def real_rows(logits: Tensor, target: Tensor, real: Tensor) -> tuple[Tensor, Ten
     if can_sync(real):
         return logits[real], target[real]  # N: as many as are real
     return logits.flatten(0, 1), target.masked_fill(~real, -100).flatten()  # N = B T
+
+
+def summed_cross_entropy(logits: Tensor, target: Tensor, real: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The end of many an objective: ``- sum of ln p(target)`` (nats), and how many terms it has.
+
+    Args:
+        logits: (N, V), or with ``real`` (B, T, V).
+        target: (N,), or with ``real`` (B, T).
+        real: True where there is something to predict, (B, T); None where that is so everywhere.
+
+    Raises:
+        ValueError: as ``real_rows``.
+    """
+    if real is None:
+        rows, count = logits, target.new_full((), len(target))
+    else:
+        (rows, target), count = real_rows(logits, target, real), real.sum()
+    return F.cross_entropy(rows.float(), target, reduction="sum"), count
 
 
 def pinball_loss(forecast: Tensor, target: Tensor, levels: Sequence[float]) -> Tensor:

@@ -185,11 +185,12 @@ class Training:
                 self.step += 1
                 last = self.step == self.steps
                 evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
-                record = None
-                if evaluates or last or self.step % self.log_every == 0:
-                    record = self.write_record(grad_norm, evaluates)
-                if self.folder is not None and (last or self.stopped_early or self.step % self.save_every == 0):
-                    self.check_finite(self.loss_sum.item() + float(grad_norm), grad_norm)
+                records = evaluates or last or self.step % self.log_every == 0
+                saves = self.folder is not None and (last or self.step % self.save_every == 0)
+                if records or saves:
+                    self.check_finite(grad_norm)
+                record = self.write_record(grad_norm, evaluates) if records else None
+                if saves or (self.folder is not None and self.stopped_early):
                     self.save()
                 if record is not None:
                     yield record
@@ -292,6 +293,7 @@ class Training:
         if self.step == 0:
             return
         without_better = self.without_better
+        self.check_finite()
         if not self.history or self.history[-1]["step"] < self.step:
             self.write_record(math.nan, self.evaluate is not None)
         elif self.evaluate is not None and self.evaluated_at < self.step:
@@ -305,7 +307,6 @@ class Training:
             "lr": self.optimizer.param_groups[0]["lr"],
             "grad_norm": float(grad_norm),
         }
-        self.check_finite(record["loss"], grad_norm)
         if evaluates:
             record |= self.evaluated()
         self.loss_sum.zero_()
@@ -313,13 +314,14 @@ class Training:
         self.history.append(record)
         return record
 
-    def check_finite(self, loss: float, grad_norm: Tensor | float) -> None:
+    def check_finite(self, grad_norm: Tensor | float = 0.0) -> None:
         """End a run whose weights are lost, before they are evaluated or saved."""
-        if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss is {loss} at step {self.step} (gradient norm {float(grad_norm):.3g}): "
-                "does a batch hold nan or inf? If not, try a lower learning rate, a longer warm-up or a smaller clip"
-            )
+        for what, value in (("loss", self.loss_sum), ("norm of the gradient", grad_norm)):
+            if not math.isfinite(value := float(value)):
+                raise FloatingPointError(
+                    f"the {what} is {value} at step {self.step}: does a batch hold nan or inf? "
+                    "If not, try a lower learning rate, a longer warm-up or a smaller clip"
+                )
 
     def evaluated(self) -> Record:
         """The metrics of the weights as they are, which are kept if they are the best."""

@@ -148,6 +148,10 @@ def test_python_m_coursekit_is_the_same_command():
         (["release", "99"], "no exercise '99'; there are: 01_language_models, "),
         (["release", "--student", "tests"], "tests is not empty: name a new folder"),
         (["release", "--gradescope", "02", "--out", "tests"], "tests is a folder: name a zip"),
+        (["release", "04", "--student", "kit"], "one at a time: "),
+        (["release", "--gradescope", "02", "--classroom50", "03", "--out", "a"], "one at a time: "),
+        (["release", "04", "--out", "a"], "--out goes with --gradescope or --classroom50"),
+        (["release", "--classroom50", "02", "--out", "a", "--private", "b"], "--private goes with --gradescope"),
     ],
 )
 def test_mistakes_in_grading_are_one_line(arguments, says, monkeypatch, capsys):

@@ -379,9 +379,9 @@ def test_the_optimizer_decays_matrices_and_embeddings_only():
     assert {names[id(p)] for p in spared["params"]} == set(names.values()) - expected
 
 
-def test_recomputing_gives_the_same_gradients_with_dropout_too():
-    model, (ids, mask) = make(dropout=0.25).train(), batch()
-    calls, grads = [], []
+def recomputed(model):
+    """Gradients with and without checkpointing, of a model with dropout, and how often the first block ran."""
+    (ids, mask), calls, grads = batch(), [], []
     model.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
     for checkpointed in (False, True):
         model.gradient_checkpointing = checkpointed
@@ -389,8 +389,14 @@ def test_recomputing_gives_the_same_gradients_with_dropout_too():
         torch.manual_seed(0)
         gpt_loss(model, {"ids": ids, "mask": mask})[0].backward()
         grads.append([p.grad.clone() for p in model.parameters()])
+    return grads, len(calls)
+
+
+def test_recomputing_gives_the_same_gradients_with_dropout_too():
+    model, (ids, _) = make(dropout=0.25).train(), batch()
+    grads, calls = recomputed(model)
     assert all(torch.equal(a, b) for a, b in zip(*grads))
-    assert len(calls) == 1 + 2, "the block ran twice for one gradient"
+    assert calls == 1 + 2, "the block ran twice for one gradient"
     model.eval()
     model(ids[:, :5], None, caches := model.new_caches(T))
     torch.testing.assert_close(model(ids[:, 5:], None, caches), model(ids)[:, 5:], atol=1e-12, rtol=1e-12)
@@ -503,10 +509,10 @@ def test_bad_input_is_refused():
         ({"ids": torch.full((4, T), -1)}, "ids must lie in"),
         ({"ids": torch.tensor([[1, V]])}, rf"ids must lie in 0\.\.{V - 1}: the vocabulary has {V} tokens"),
         ({"ids": torch.tensor([[1, 2, -100]])}, "ids must lie in"),
-        ({"mask": torch.ones(4, T - 1).bool()}, r"mask of shape \(4, 8\), torch\.bool: must be \(4, 9\)"),
-        ({"mask": torch.ones(T).bool()}, r"mask of shape \(9,\), torch\.bool: must be \(4, 9\)"),
-        ({"loss_mask": torch.ones(4, T - 1).bool()}, r"loss_mask of shape \(4, 8\), torch\.bool: must be \(4, 9\)"),
-        ({"loss_mask": torch.ones(4, T)}, r"loss_mask of shape \(4, 9\), torch\.float32: must be .+ boolean"),
+        ({"mask": torch.ones(4, T - 1).bool()}, r"mask of shape \(4, 8\): must be \(4, 9\), as the tokens"),
+        ({"mask": torch.ones(T).bool()}, r"mask of shape \(9,\): must be \(4, 9\), as the tokens"),
+        ({"loss_mask": torch.ones(4, T - 1).bool()}, r"loss_mask of shape \(4, 8\): must be \(4, 9\), as the tokens"),
+        ({"loss_mask": torch.ones(4, T)}, "loss_mask of torch.float32: must be boolean"),
     ],
 )
 def test_a_batch_of_another_kind_is_refused(changes, words):

@@ -17,7 +17,7 @@ from coursekit.models.llama import Llama, LlamaConfig
 from coursekit.nn.attention import record_attention
 from coursekit.train import Training, adamw
 from tests.conftest import randomise
-from tests.models.test_gpt import T, V, at_the_left, batch
+from tests.models.test_gpt import T, V, at_the_left, batch, recomputed
 
 D, H, KV = 24, 6, 2
 SMALL = {"vocab_size": V, "d_model": D, "n_heads": H, "n_kv_heads": KV, "d_ff": 20, "n_layers": 2, "max_length": 32}
@@ -239,6 +239,12 @@ def test_it_learns_texts_by_heart():
     model, ids = Llama(LlamaConfig(**SMALL)), torch.arange(32).view(4, 8) * 7 % V
     Training(model, gpt_loss, iter(lambda: {"ids": ids}, None), adamw(model, 1e-2), 150).fit()
     assert (model(ids)[:, 1:-1].argmax(dim=-1) == ids[:, 2:]).float().mean() > 0.9
+
+
+def test_recomputing_gives_the_same_gradients():
+    grads, calls = recomputed(make(dropout=0.25).train())
+    assert all(torch.equal(a, b) for a, b in zip(*grads))
+    assert calls == 1 + 2, "the block ran twice for one gradient"
 
 
 def test_at_first_it_knows_nothing():

@@ -15,9 +15,9 @@ from coursekit.models.patchtst import (
     PatchTSTConfig,
     SeriesClassifier,
     absolute_loss,
-    classification_loss,
     cut_patches,
     forecast_loss,
+    series_classification_loss,
 )
 from coursekit.nn.attention import record_attention
 from coursekit.nn.revin import normalise
@@ -256,7 +256,7 @@ def test_the_size_of_the_swings_may_tell_the_class(history):
 def test_classes_cost_their_cross_entropy(history):
     model = randomise(SeriesClassifier(CONFIG, C, 4), std=0.1).eval()
     labels = torch.tensor([0, 3, 1, 1])
-    total, count = classification_loss(model, {"history": history, "labels": labels})
+    total, count = series_classification_loss(model, {"history": history, "labels": labels})
     logits = model(history).detach().double().numpy()
     expected = [np.log(np.exp(row - row[k]).sum()) for row, k in zip(logits, labels.tolist())]
     assert total.item() == pytest.approx(sum(expected), rel=1e-5)

@@ -191,7 +191,7 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     ),
     "series-classifier": lambda: (
         patchtst.SeriesClassifier(PATCHES, 2, 3),
-        patchtst.classification_loss,
+        patchtst.series_classification_loss,
         lambda: {"history": torch.rand(B, 24, 2), "labels": LABELS()},
     ),
     "dlinear": lambda: (DLinear(DLinearConfig(24, 6)), patchtst.forecast_loss, series),

@@ -312,7 +312,7 @@ history = Training(model, loss, data, adamw(model, 0.1), 20).fit()"""
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_advice():
     model = linear()
-    with pytest.raises(FloatingPointError, match=r"loss is (inf|nan) at step 10 .* lower learning rate"):
+    with pytest.raises(FloatingPointError, match=r"loss is (inf|nan) at step 10: .* lower learning rate"):
         Training(model, lambda m, b: (squared(m, b)[0] * math.inf, torch.tensor(8)), Shuffled(regression(), 8),
                  adamw(model, 0.1), 20).fit()  # fmt: skip
 
@@ -330,11 +330,23 @@ def test_weights_that_are_lost_are_not_saved(tmp_path, broken):
 
     data = Shuffled(regression(), 8)
     training = Training(model, loss_fn, data, adamw(model, 0.1), 20, log_every=20, save_every=2, folder=tmp_path)
-    with pytest.raises(FloatingPointError, match="at step 4"):
+    named = {"loss": "the loss", "gradient": "the norm of the gradient"}[broken]
+    with pytest.raises(FloatingPointError, match=f"{named} is nan at step 4"):
         training.fit()
     saved = load_state(tmp_path / "last.ckpt")
     assert saved["step"] == 2
     assert all(tensor.isfinite().all() for tensor in saved["model"].values())
+
+
+def test_a_run_without_a_folder_ends_at_the_record_of_a_lost_gradient():
+    def loss_fn(model, batch):
+        loss, count = squared(model, batch)
+        return loss + (loss - loss.detach()).sqrt(), count
+
+    model = linear()
+    training = Training(model, loss_fn, Shuffled(regression(), 8), adamw(model, 0.1), 20, log_every=1)
+    with pytest.raises(FloatingPointError, match="the norm of the gradient is nan at step 1:"):
+        training.fit()
 
 
 def test_batches_with_nothing_to_learn_are_named_and_change_nothing():
