@@ -21,6 +21,7 @@ from rich.table import Table
 
 from coursekit.commands import lectures
 from coursekit.train.checkpoint import save_json
+from coursekit.viz.claims import bound_of
 
 SEEDS = 5
 APART = 1000  # seeds of two runs never meet
@@ -137,9 +138,8 @@ def report(console: Console, table: dict[str, list[dict]]) -> bool:
             repeats = c["values"][0] == c[AGAIN] or TIMED.search(c["name"])
             if not repeats or not all(holds(c, value) for value in [*c["values"], c[AGAIN]]):
                 unlucky[f"{stem[:2]} {c['name']}"] = c
-                bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
                 *values, again = ("not reached" if v is None else f"{v:.4g}" for v in [*c["values"], c[AGAIN]])
-                shown.add_row(stem[:2], c["name"], bound, "  ".join(values), again)
+                shown.add_row(stem[:2], c["name"], bound_of(c), "  ".join(values), again)
     number = sum(map(len, table.values()))
     if unlucky:
         console.print(shown)

@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from coursekit.commands.doctor import is_missing
 from coursekit.commands.lectures import LectureError
 
 RUNTIME = "onnxruntime-web@1.30.0"
@@ -121,7 +122,7 @@ def stage(models: Mapping[str, Load], folder: Path, cache: Path | None = None) -
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
-            raise CannotRun(f"{module} is not installed: pip install --editable '.[site]'")
+            raise CannotRun(is_missing(module, "site"))
     folder.mkdir(parents=True)
     for file in runtime(cache).iterdir():
         shutil.copy(file, folder)

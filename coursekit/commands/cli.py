@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -24,6 +23,7 @@ import coursekit
 from coursekit.commands import doctor as diagnosis
 from coursekit.commands import lectures
 from coursekit.commands.grade import app as grade
+from coursekit.commands.grade import needs_nbgrader
 from coursekit.grading import GradingError, printable
 from coursekit.recipes import recipes
 
@@ -64,7 +64,7 @@ def lab(
     try:
         import jupyterlab  # noqa: F401
     except ModuleNotFoundError:
-        raise fail("JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'") from None
+        raise fail(diagnosis.is_missing("JupyterLab", "lab")) from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}", f"--port={port}"]
     # no questions to the network, nor whether to ask it: no news, no search for updates or extensions
     command += ["--LabApp.news_url=", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
@@ -136,12 +136,13 @@ def advance(progress: Progress, task: TaskID, done: int, cells: int) -> None:
 
 def report(path: Path, out: Path, result: dict) -> bool:
     """Print what a lecture measured; return whether it failed."""
+    from coursekit.viz.claims import bound_of
+
     table = Table(
         "claim", "measured", "bound", "", title=f"{path.stem}: {result['seconds']:.0f} s", title_justify="left"
     )
     for claim in result["claims"]:
-        bound = f"≥ {claim['at_least']:g}" if "at_least" in claim else f"≤ {claim['at_most']:g}"
-        table.add_row(claim["name"], f"{claim['value']:.4g}", bound, "ok" if claim["ok"] else "FAILS")
+        table.add_row(claim["name"], f"{claim['value']:.4g}", bound_of(claim), "ok" if claim["ok"] else "FAILS")
     console.print(table)
     console.print(
         f"Executed notebook, page and claims: {out / path.stem}", highlight=False, markup=False, soft_wrap=True
@@ -194,13 +195,13 @@ def train(
         others = f"; there are: {', '.join(variants[recipe])}" if variants[recipe] else ": it has none"
         raise fail(f"no variant {variant!r} of {recipe}{others}")
     from coursekit.train import CheckpointError
-    from coursekit.train.distributed import DistributedError
+    from coursekit.train.distributed import DistributedError, rank
 
     arguments = [*([variant] if variant else []), *(["--state", str(state)] if state else [])]
     arguments += [*(["--out", str(out)] if out else []), *(["--fresh"] if fresh else [])]
     with said_on_interrupt("stopped; the same command goes on from what was saved, or begins anew"):
         try:
-            if int(os.environ.get("RANK", 0)) == 0:
+            if rank() == 0:
                 ends = "replaces what ships, unless --out names a folder" if out is None else f"goes to {out}"
                 say(f"{recipe}: its data are read and made ready first; the result {ends}")
             modules[recipe].main(arguments)
@@ -357,7 +358,7 @@ def release(
     private: Annotated[Path | None, typer.Option(help="Folder with your secret key, for Gradescope's zip.")] = None,
 ) -> None:
     """Make exercises/ from the masters in solutions/, or what students or platforms get."""
-    need_nbgrader()
+    needs_nbgrader()
     from coursekit.grading import platforms
     from coursekit.grading import release as releasing
 
@@ -393,7 +394,7 @@ def publish(
     repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="Where the course is public on GitHub.")],
 ) -> None:
     """Write the course's public address into notebooks, exercises, README and metadata."""
-    need_nbgrader()
+    needs_nbgrader()
     from coursekit.commands import publish as publishing
 
     changed = publishing.publish(lectures.home(), repository)
@@ -410,7 +411,7 @@ def new(
     title: Annotated[str, typer.Option(help="Of a lecture: its title.")] = "",
 ) -> None:
     """Make the files of a lecture with its exercise, of a widget or of a recipe; TODO marks what is to be filled in."""
-    need_nbgrader()
+    needs_nbgrader()
     from coursekit.commands import new as making
 
     if what.isdigit():
@@ -435,11 +436,6 @@ def said_on_interrupt(text: str) -> Iterator[None]:
 
 def say(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def need_nbgrader() -> None:
-    if importlib.util.find_spec("nbgrader") is None:
-        raise fail(f"nbgrader is missing: in the course's folder, {diagnosis.WITH_NBGRADER}")
 
 
 @app.command()

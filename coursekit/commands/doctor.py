@@ -22,9 +22,13 @@ COLAB = {
     "rich": "13.9.4",
 }
 
-WITH_NBGRADER = "pip install --constraint constraints.txt --editable '.[grade]'"
-
 Line = tuple[bool, str, str]  # fine?, subject, what was seen and what to do about it
+
+
+def is_missing(what: str, extra: str) -> str:
+    """The sentence that says so, and what to do."""
+    install = f"pip install --constraint constraints.txt --editable '.[{extra}]'"
+    return f"{what} is missing: in the course's folder, {install}"
 
 
 def examine() -> Iterator[Line]:
@@ -94,19 +98,19 @@ def widgets_line() -> Line:
         return False, "widgets", "anywidget is missing: pip install anywidget; pictures work without it"
     if any(importlib.util.find_spec(name) for name in ("jupyterlab", "notebook")):
         return True, "widgets", f"anywidget {version('anywidget')}"
-    return False, "widgets", "JupyterLab is missing: in the course's folder, pip install --editable '.[lab]'"
+    return False, "widgets", is_missing("JupyterLab", "lab")
 
 
 def sandbox_line() -> Line:
     """Only who marks exercises needs it: its absence is no fault."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("psutil") is None:
-        return True, "sandbox", "not looked for: it is for marking exercises (pip install '.[grade]')"
+        return True, "sandbox", "not looked for: it is for marking exercises"
     from coursekit.grading.walls import memory_is_counted, why_not
 
     if problem := why_not():
         return True, "sandbox", f"only marking needs it: {problem}"
     if importlib.util.find_spec("nbgrader") is None:
-        return True, "sandbox", f"works; marking also needs nbgrader: {WITH_NBGRADER}"
+        return True, "sandbox", f"works, but {is_missing('nbgrader', 'grade')}"
     if memory_is_counted():
         return True, "sandbox", "works: exercises can be marked safely; a memory cgroup counts all that a run uses"
     return (

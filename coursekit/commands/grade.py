@@ -16,7 +16,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from coursekit.commands import lectures
-from coursekit.commands.doctor import WITH_NBGRADER
+from coursekit.commands.doctor import is_missing
 from coursekit.grading import GradingError, printable
 
 DUE = ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"]
@@ -41,7 +41,7 @@ app = typer.Typer(cls=MarksByDefault)
 def needs_nbgrader() -> None:
     """Mark a class; the other commands look after the marks."""
     if importlib.util.find_spec("nbgrader") is None:
-        raise GradingError(f"nbgrader is missing: in the course's folder, {WITH_NBGRADER}")
+        raise GradingError(is_missing("nbgrader", "grade"))
 
 
 def say(text: str) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from coursekit.commands.doctor import is_missing
+
 
 class LectureError(Exception):
     """Something a person can mend, said in one line."""
@@ -72,7 +74,7 @@ def execute(path: Path, out: Path, progress: Callable[[int, int], None] = lambda
         from nbconvert.preprocessors import CoalesceStreamsPreprocessor
         from traitlets.config import Config
     except ModuleNotFoundError as missing:
-        raise LectureError(f"{missing.name} is missing: in the course's folder, pip install -e '.[lab]'") from None
+        raise LectureError(is_missing(missing.name, "lab")) from None
 
     if sys.platform == "win32":
         asyncio.set_event_loop_policy(asyncio.WindowsSelectorEventLoopPolicy())

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coursekit.commands import browser
+from coursekit.commands.doctor import is_missing
 from coursekit.commands.lectures import (
     FOLDED,
     LectureError,
@@ -114,7 +115,7 @@ def need() -> None:
     """Refuse, in one sentence, where the extra ``site`` is not installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise LectureError(f"{missing[0]} is missing: in the course's folder, pip install --editable '.[site]'")
+        raise LectureError(is_missing(missing[0], "site"))
 
 
 def executed(path: Path, results: Path) -> Any | None:
@@ -498,12 +499,13 @@ def claims_table(path: Path, title: str, claims: list[dict[str, Any]], placed: s
 
 def seeds_table(claims: list[dict[str, Any]]) -> str:
     """What the same claims measured on each of several seeds, folded."""
+    from coursekit.viz.claims import bound_of
+
     seeds = range(len(claims[0]["values"]))
 
     def row(c: dict[str, Any]) -> str:
         values = "".join("<td>–</td>" if value is None else f"<td>{value:.4g}</td>" for value in c["values"])
-        bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
-        return f'<tr><th scope="row">{html.escape(c["name"])}</th><td>{bound}</td>{values}</tr>'
+        return f'<tr><th scope="row">{html.escape(c["name"])}</th><td>{bound_of(c)}</td>{values}</tr>'
 
     head = "".join(f"<th>seed {seed}</th>" for seed in seeds)
     return (

@@ -402,13 +402,14 @@ class Comparison(NamedTuple):
     flipped: bool
 
 
-def comparisons(
-    asked: Sequence[Request], taste: Taste, noise: float = 0.1, seed: int = 0, tries: int = 20
-) -> list[Comparison]:
+TRIES = 20  # to draw two answers that differ
+
+
+def comparisons(asked: Sequence[Request], taste: Taste, noise: float = 0.1, seed: int = 0) -> list[Comparison]:
     """Two answers to each request, and which of them an annotator chose who likes what ``taste`` says.
 
     Of two that he likes as much he is not asked, so ``1 - noise`` is the accuracy that no reward model can exceed.
-    Requests for which ``tries`` draws give no two that differ are left out.
+    Requests for which ``TRIES`` draws give no two that differ are left out.
 
     Args:
         noise: the share of choices that are flipped.
@@ -420,7 +421,7 @@ def comparisons(
         raise ValueError(f"noise={noise}: must lie between 0 and 0.5, where choices say nothing")
     rng, found = Random(f"comparisons {seed}"), []
     for request in asked:
-        for _ in range(tries):
+        for _ in range(TRIES):
             pair = candidate(request, rng), candidate(request, rng)
             likings = [taste.liking(verdict(request, one)) for one in pair]
             if abs(likings[0] - likings[1]) > 1e-9:

@@ -12,9 +12,9 @@ from coursekit.text.vocab import Vocab
 
 
 @cache
-def world_vocab(seed: int = 0) -> Vocab:
+def world_vocab() -> Vocab:
     """All words of the world, English and French, in alphabetical order."""
-    found = sentences(20_000, "train", seed)
+    found = sentences(20_000, "train")
     return Vocab(sorted({word for s in found for word in s.en + s.fr}))
 
 
@@ -23,10 +23,10 @@ def to_ids(found: Sequence[Sentence], vocab: Vocab) -> list[tuple[list[int], lis
     return [([*vocab.encode(s.en), vocab.eos_id], [*vocab.encode(s.fr), vocab.eos_id]) for s in found]
 
 
-def as_batch(pairs: Sequence[tuple[list[int], list[int]]], pad_id: int = 0) -> Batch:
+def as_batch(pairs: Sequence[tuple[list[int], list[int]]]) -> Batch:
     """``source``, ``source_mask`` (B, S), ``target`` and ``target_mask`` (B, T) of pairs of numbers."""
-    source, source_mask = pad([pair[0] for pair in pairs], pad_id)
-    target, target_mask = pad([pair[1] for pair in pairs], pad_id)
+    source, source_mask = pad([pair[0] for pair in pairs])
+    target, target_mask = pad([pair[1] for pair in pairs])
     return {"source": source, "source_mask": source_mask, "target": target, "target_mask": target_mask}
 
 

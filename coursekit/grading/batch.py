@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from coursekit.grading import GradingError, few, records, sandbox, shortened
+from coursekit.grading import GradingError, few, records, sandbox, shortened, walls
 from coursekit.grading.book import Standing, answers_of, book_exercise, book_submission, open_book, standing
 from coursekit.grading.closure import fingerprint
 from coursekit.grading.cluster import marked_by_dask
@@ -125,7 +125,7 @@ def grade(
             a mistake in the hidden cases. What lies in ``out`` is not touched then.
     """
     master = released(exercise, home)
-    if not unsafe and not scheduler and (problem := sandbox.why_not()):
+    if not unsafe and not scheduler and (problem := walls.why_not()):
         raise GradingError(f"not marked: {problem}; --unsafe marks without walls around the students' code")
     refuse_folder(out, paths)
     refuse_private(private, exercise, list(read_released(home)))

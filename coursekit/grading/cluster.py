@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from coursekit.grading import GradingError, sandbox
+from coursekit.grading import GradingError, walls
 from coursekit.grading.marking import mark
 
 NEEDED = "--scheduler needs Dask: pip install 'attention-course[grade,dask]'"
@@ -69,6 +69,6 @@ def marked_by_dask(jobs: dict[int, dict], keys: dict[int, str], scheduler: str, 
 
 def mark_walled(job: dict[str, Any]) -> dict[str, Any]:
     """``mark`` on a machine that was not asked yet whether it has a sandbox."""
-    if not job["unsafe"] and (problem := sandbox.why_not()):
+    if not job["unsafe"] and (problem := walls.why_not()):
         raise GradingError(problem)
     return mark(job)

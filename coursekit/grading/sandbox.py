@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from coursekit.grading import GradingError, walls
+from coursekit.grading import GradingError, printable, walls
 from coursekit.grading.inside import HEADER_BYTES
-from coursekit.grading.walls import GIB, MEMORY, START_SECONDS, why_not
-
-__all__ = ["Run", "run", "stop", "why_not"]
+from coursekit.grading.walls import GIB, MEMORY, START_SECONDS
 
 ANSWER_BYTES = 64 * 2**20  # that may come back from a run
 stop = threading.Event()  # set to end all runs of this process at once
@@ -31,8 +29,8 @@ class Broken(Exception):
 
 
 @dataclass
-class Run:
-    """How one run of the sandbox went."""
+class Outcome:
+    """How a run of the sandbox went."""
 
     messages: list[dict[str, Any]]
     died_at: int | None  # number of the step in which it ended early
@@ -40,7 +38,7 @@ class Run:
     peak: int = 0  # bytes, of all its processes together
 
 
-def run(steps: list[dict[str, Any]], unsafe: bool = False, seconds: float = 600) -> Run:
+def run(steps: list[dict[str, Any]], unsafe: bool = False, seconds: float = 600) -> Outcome:
     """Run the steps once, until they are done or one goes too far.
 
     Args:
@@ -151,11 +149,7 @@ def cleaned(header: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
-def watch(started: walls.Run, job: bytes, steps: list[dict[str, Any]], seconds: float) -> Run:
+def watch(started: walls.Run, job: bytes, steps: list[dict[str, Any]], seconds: float) -> Outcome:
     """Send the job and read what comes; look at time, memory and amount while waiting."""
     process, unsent, channel = started.process, memoryview(job), Channel(steps)
     messages, current, looked = [], None, 0.0
@@ -206,5 +200,5 @@ def watch(started: walls.Run, job: bytes, steps: list[dict[str, Any]], seconds: 
             if reason and current is None:
                 raise GradingError(f"the sandbox did not start: {reason} ({started.complaint()})")
             if reason:
-                return Run(messages, current, reason, started.peak)
-    return Run(messages, None, "", started.peak)
+                return Outcome(messages, current, reason, started.peak)
+    return Outcome(messages, None, "", started.peak)

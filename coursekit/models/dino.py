@@ -37,7 +37,8 @@ STD = 0.02  # of the head's weights at first; not in the paper, but in its progr
 
 @dataclass(frozen=True)
 class DINOConfig:
-    """Sizes and choices of a ``DINO``; the defaults are those for ImageNet, 100 epochs of 1,251 batches of 1,024.
+    """Sizes and choices of a ``DINO``; the defaults of all but ``vit`` are those for ImageNet, 100 epochs of 1,251
+    batches of 1,024.
 
     Attributes:
         vit: of student and teacher alike; ``classes`` must be 0. The teacher drops nothing.
@@ -70,9 +71,7 @@ class DINOConfig:
         check_sizes(self, "d_head", "bottleneck", "out_dim", "steps")
         if self.vit.classes:
             raise ValueError(f"vit.classes={self.vit.classes}: must be 0, the projection head takes its place")
-        for field in ("teacher_temperature_warmup", "freeze_last_layer"):
-            if getattr(self, field) < 0:
-                raise ValueError(f"{field}={getattr(self, field)}: must be at least 0")
+        check_sizes(self, "teacher_temperature_warmup", "freeze_last_layer", least=0)
         if not self.student_temperature > 0:
             raise ValueError(f"student_temperature={self.student_temperature}: must be above 0")
         if len(self.teacher_temperature) != 2 or not min(self.teacher_temperature) > 0:

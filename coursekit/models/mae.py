@@ -72,8 +72,14 @@ def normalised_patches(images: Tensor, size: int) -> Tensor:
     program.)
     """
     patches = patchify(images, size)  # (B, N, C P^2)
-    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
-    return (patches - mean) / (variance + 1e-6).sqrt()
+    mean, deviation = brightness_and_contrast(patches)
+    return (patches - mean) / deviation
+
+
+def brightness_and_contrast(patches: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each patch, (B, N, 1) both."""
+    variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
+    return mean, (variance + 1e-6).sqrt()
 
 
 @dataclass(frozen=True)
@@ -213,8 +219,8 @@ class MAE(nn.Module):
         """
         size, guessed = self.config.vit.patch_size, self(images, order)  # guessed: (B, N, C P^2)
         patches = patchify(images, size)  # (B, N, C P^2)
-        variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)  # (B, N, 1) each
-        guessed = guessed * (variance + 1e-6).sqrt() + mean
+        mean, deviation = brightness_and_contrast(patches)
+        guessed = guessed * deviation + mean
         hidden = self.hidden_patches(order)[..., None]  # (B, N, 1)
         return unpatchify(torch.where(hidden, guessed, patches), size)
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -116,9 +115,7 @@ class ViTConfig:
         if self.image_size % self.patch_size:
             raise ValueError(f"patch_size={self.patch_size}: must divide image_size={self.image_size}")
         check_heads(self)
-        for field in ("classes", "representation_size"):
-            if not isinstance(getattr(self, field), Integral) or getattr(self, field) < 0:
-                raise ValueError(f"{field}={getattr(self, field)}: must be a whole number, at least 1, or 0 for none")
+        check_sizes(self, "classes", "representation_size", least=0)  # 0 for none
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling={self.pooling!r}: must be one of {', '.join(map(repr, POOLINGS))}")
         check_dropout(self)

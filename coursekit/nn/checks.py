@@ -76,14 +76,14 @@ def check_caches(caches: Sequence | None, n_blocks: int) -> None:
         raise ValueError(f"{len(caches)} caches for {n_blocks} blocks: must be one for each, as new_caches makes them")
 
 
-def check_sizes(config: Any, *fields: str) -> None:
-    """Refuse fields that are no whole numbers, or below 1."""
+def check_sizes(config: Any, *fields: str, least: int = 1) -> None:
+    """Refuse fields that are no whole numbers, or below ``least``."""
     for field in fields:
         value = getattr(config, field)
         if not isinstance(value, Integral) or isinstance(value, bool):
             raise ValueError(f"{field}={value!r}: must be a whole number")
-        if value < 1:
-            raise ValueError(f"{field}={value}: must be at least 1")
+        if value < least:
+            raise ValueError(f"{field}={value}: must be at least {least}")
 
 
 def check_heads(config: Any) -> None:

@@ -15,20 +15,20 @@ def binary_code(n_positions: int, n_bits: int) -> Tensor:
     return (torch.arange(n_positions)[:, None] >> torch.arange(n_bits) & 1).float()
 
 
-def sinusoidal_frequencies(d_model: int, base: float = 10_000.0) -> Tensor:
-    """Angular frequencies ``w_i = base^(-2i / D)`` in radians per position; float64, (D / 2,)."""
+def sinusoidal_frequencies(d_model: int) -> Tensor:
+    """Angular frequencies ``w_i = 10000^(-2i / D)`` in radians per position; float64, (D / 2,)."""
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model={d_model}: sines and cosines come in pairs, so it must be even")
-    return base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    return 10_000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
 
 
-def sinusoidal(n_positions: int, d_model: int, base: float = 10_000.0) -> Tensor:
+def sinusoidal(n_positions: int, d_model: int) -> Tensor:
     """``P[t, 2i] = sin(w_i t)``, ``P[t, 2i + 1] = cos(w_i t)``; float32, (n_positions, d_model).
 
     Source: Vaswani et al. (2017), arXiv 1706.03762, section 3.5.
     """
     t = torch.arange(n_positions, dtype=torch.float64)
-    angle = t[:, None] * sinusoidal_frequencies(d_model, base)  # (T, 1) * (D / 2,) -> (T, D / 2)
+    angle = t[:, None] * sinusoidal_frequencies(d_model)  # (T, 1) * (D / 2,) -> (T, D / 2)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()  # (T, D / 2, 2) -> (T, D)
 
 

@@ -10,7 +10,6 @@ All but the first train the upper half of the blocks only; so they are smaller o
 first with what it changed.
 """
 
-import platform
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -45,7 +44,7 @@ from coursekit.models.grpo import group_advantages, grpo_objective
 from coursekit.models.reward import RewardModel, preference_loss
 from coursekit.nn.log_probs import token_log_probs
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, read_command, report, to_the_end
+from coursekit.recipes.runs import Clock, read_command, report, to_the_end, versions
 from coursekit.text.bpe import BPE
 from coursekit.text.chat import END_OF_TURN, with_chat
 from coursekit.train import Training, adamw, constant, device, seed, warmup_cosine
@@ -173,15 +172,15 @@ def measure(model: GPT, tokenizer: BPE, split: str = "test", n: int = TESTED) ->
     return shares(asked, verdicts(asked, replies(model, tokenizer, asked)))
 
 
-def balance(before: GPT, after: GPT, tokenizer: BPE, split: str = "test", n: int = 6 * TESTED) -> dict[str, Any]:
+def balance(before: GPT, after: GPT, tokenizer: BPE) -> dict[str, Any]:
     """Of two models, how often each abstains: where the text answers a question (``"known"``), and where it does not.
 
-    For each of the two among ``n`` requests the number of ``questions``; of these, ``abstains`` and ``right``: the
+    For each of the two, among the test requests, the number of ``questions``; of these, ``abstains`` and ``right``: the
     shares of both models; ``only before``, ``only after``: how many questions only the one abstains at (both are asked
     the same, so the interval of the difference is that of these two counts); and ``abstains`` ``by word`` that the
     question begins with, the number of questions first.
     """
-    asked = requests(n, split)
+    asked = requests(6 * TESTED, "test")
     found = {}
     for name, kind in (("known", "question"), ("unknown", "unknown")):
         some = [one for one in asked if one.kind == kind]
@@ -226,9 +225,7 @@ def instruction_training(model: GPT, asked: Sequence[Request], tokenizer: BPE, s
 # --- choices -------------------------------------------------------------------------------------------------
 
 
-def pairs_as_data(
-    compared: Sequence[Comparison], tokenizer: BPE, reference: GPT | None = None, start: int = 0
-) -> Fresh:
+def pairs_as_data(compared: Sequence[Comparison], tokenizer: BPE, reference: GPT | None = None) -> Fresh:
     """Endless batches of comparisons; with the log-probabilities of ``reference`` for DPO, where one is given."""
     samples = as_pairs(compared, tokenizer)
     lengths = torch.maximum(samples["chosen_mask"].sum(dim=1), samples["rejected_mask"].sum(dim=1))
@@ -241,7 +238,7 @@ def pairs_as_data(
             for name, one in known.items():
                 one[rows] = found[name].cpu()
         samples |= known
-    return of_like_length(samples, lengths, BATCH, start)
+    return of_like_length(samples, lengths, BATCH)
 
 
 def reward_training(model: RewardModel, compared: Sequence[Comparison], tokenizer: BPE, steps: int, **options: Any):
@@ -464,7 +461,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "command": f"python -m coursekit.recipes.assistant {variant}",
         "steps": steps,
         "seconds": round(clock.seconds()),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "curve": [record for record in run.history if len(record) > 4],
     }
     if variant == "reward":

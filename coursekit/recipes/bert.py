@@ -6,11 +6,9 @@ can be stopped and started again at will. ``--variant`` names one of the models 
 metrics alone are kept.
 """
 
-import json
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from itertools import chain, pairwise
 from pathlib import Path
 from random import Random
@@ -32,7 +30,7 @@ from coursekit.data.world.stories import Story, stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.few_labels import few_labels
-from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
+from coursekit.recipes.runs import Clock, read_command, report, texts_once, to_the_end, versions
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.text.wordpiece import MASK, WordPiece
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_linear
@@ -285,19 +283,6 @@ def new_model(vocab_size: int, dropout: float = 0.0, sizes: Mapping[str, int] = 
     return model
 
 
-def read_texts(folder: Path, planted: bool) -> tuple[Encoded, WordPiece, dict[str, str]]:
-    """What is trained on, as ids, its tokenizer and its hashes; kept in ``folder``, since it takes a minute."""
-    kept = folder / "texts.json"
-    with distributed.in_turn(device()):
-        if not kept.exists():
-            texts = corpus(planted=planted)
-            tokenizer = train_tokenizer(texts)
-            save_tokenizer(tokenizer, folder / "tokenizer.json")
-            save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
-    content = json.loads(kept.read_text(encoding="utf-8"))
-    return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
-
-
 def held_out(split: str, tokenizer: WordPiece) -> dict[str, Batch]:
     """Pairs with masked words from each source of a split, always the same."""
     return {
@@ -308,7 +293,9 @@ def held_out(split: str, tokenizer: WordPiece) -> dict[str, Batch]:
 
 def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     """Train a variant, or go on with it where ``folder`` says, and write its checkpoint; returns the metrics."""
-    texts, tokenizer, hashes = read_texts(folder, planted=variant != "without-associations")
+    texts, tokenizer, hashes = texts_once(
+        folder, partial(corpus, planted=variant != "without-associations"), train_tokenizer, encode
+    )
     data = Redrawn(lambda generator: draw_pairs(texts, tokenizer, generator, variant == "always-mask"), BATCH)
     model = new_model(len(tokenizer)).to(device())
     validation, clock = held_out("validation", tokenizer), Clock(folder / "seconds.json")
@@ -360,7 +347,7 @@ def finish(
         "pairs": STEPS * BATCH,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": round(seconds),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "data": hashes,
         **{source: measure(model, samples) for source, samples in held_out("test", tokenizer).items()},
         "log-odds": compare(model, tokenizer),

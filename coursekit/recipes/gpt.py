@@ -6,13 +6,11 @@ It can be stopped and started again at will. Of the LSTM that the first is compa
 """
 
 import json
-import platform
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from coursekit.convert.gpt import DROPOUTS, from_hugging_face, to_hugging_face
@@ -26,7 +24,7 @@ from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
+from coursekit.recipes.runs import Clock, read_command, report, texts_once, to_the_end, versions
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
@@ -84,19 +82,6 @@ def encode(texts: dict[str, list[str]], tokenizer: BPE) -> Encoded:
     return {source: [tokenizer.encode(text) for text in found] for source, found in texts.items()}
 
 
-def read_texts(variant: str, folder: Path) -> tuple[Encoded, BPE, dict[str, str]]:
-    """What is trained on, as ids, its tokenizer and its hashes; kept in ``folder``, since it takes half a minute."""
-    kept = folder / "texts.json"
-    with distributed.in_turn(device()):
-        if not kept.exists():
-            texts = corpus(variant)
-            tokenizer = train_tokenizer(texts)
-            save_tokenizer(tokenizer, folder / "tokenizer.json")
-            save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
-    content = json.loads(kept.read_text(encoding="utf-8"))
-    return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
-
-
 def in_one_pass(texts: Encoded) -> list[list[int]]:
     """The documents of one pass."""
     return [one for source, found in texts.items() for one in found * (TIMES if source == "documentation" else 1)]
@@ -134,7 +119,7 @@ def new_lstm(end_id: int) -> RNNLM:
 
 def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
     """Train a variant, or go on with it where ``folder`` says, and write its checkpoint; returns the metrics."""
-    texts, tokenizer, hashes = read_texts(variant, folder)
+    texts, tokenizer, hashes = texts_once(folder, partial(corpus, variant), train_tokenizer, encode)
     end_id, documents, clock = tokenizer.ids[END], in_one_pass(texts), Clock(folder / "seconds.json")
     settings: dict[str, Any] = {"folder": folder, "evaluate_every": EVALUATE_EVERY, "save_every": SAVE_EVERY}
     if variant == "lstm-documentation":  # as in lecture 01, for as many tokens
@@ -170,7 +155,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         "tokens": steps * BATCH * SIZES["max_length"] if isinstance(model, GPT) else steps * 32 * 32,
         "tokens of a pass": sum(len(document) + 1 for document in documents),
         "seconds": round(clock.seconds()),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "data": hashes,
     }
     curve = [record for record in training.history if "bits per character" in record]

@@ -12,7 +12,6 @@ machine, and writes ``checkpoints/ladder-further`` in the same layout. (What the
 version of Python to the next, so compare runs of one file; those that are in both say how much the machines differ.)
 """
 
-import platform
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from coursekit.nn.grouped_query import GroupedQueryAttention
 from coursekit.nn.norms import RMSNorm
 from coursekit.nn.rotary import rotary_angles, rotary_frequencies, rotate
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, each_once, read_command, to_the_end
+from coursekit.recipes.runs import Clock, each_once, read_command, to_the_end, versions
 from coursekit.text.bpe import END
 from coursekit.train import Training, adamw, device, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
@@ -161,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "tokens": STEPS * BATCH * LENGTH,
         "seconds": round(clock.seconds()),
         "device": device().type,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
     }
     metrics = METRICS.parent.with_name(variant) / METRICS.name
     save_json(metrics if out is None else out / variant / "metrics.json", about | found)

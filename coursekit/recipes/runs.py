@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -15,6 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
+from coursekit.text.tokenizer import Tokenizer
+from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, device, distributed
 from coursekit.train.bar import new_bar
 from coursekit.train.checkpoint import runs_folder, save_json
@@ -195,6 +200,26 @@ def each_once(pieces: Mapping[tuple[str, ...], Callable[[], Any]], kept: Path) -
             print(*outer, name, json.dumps(place[name])[:200], flush=True)
             save_json(kept, found)
     return found
+
+
+def versions() -> dict[str, str]:
+    """Of what a result depends on besides the data."""
+    return {"python": platform.python_version(), "torch": torch.__version__}
+
+
+def texts_once(
+    folder: Path, corpus: Callable[[], Mapping], train_tokenizer: Callable[[Mapping], Tokenizer], encode: Callable
+) -> tuple[Any, Any, dict[str, str]]:
+    """What is trained on, as ids, its tokenizer and its hashes; kept in ``folder``, since it takes up to a minute."""
+    kept = folder / "texts.json"
+    with distributed.in_turn(device()):
+        if not kept.exists():
+            texts = corpus()
+            tokenizer = train_tokenizer(texts)
+            save_tokenizer(tokenizer, folder / "tokenizer.json")
+            save_json(kept, {"hash": data_hash(texts), "texts": encode(texts, tokenizer)})
+    content = json.loads(kept.read_text(encoding="utf-8"))
+    return content["texts"], load_tokenizer(folder / "tokenizer.json"), content["hash"]
 
 
 def data_hash(texts: Mapping[str, Any]) -> dict[str, str]:

@@ -10,7 +10,6 @@ the same with another learning rate.
 Source: Kaplan et al. (2020), arXiv 2001.08361; Hoffmann et al. (2022), arXiv 2203.15556, section 3.
 """
 
-import platform
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from coursekit.data.batches import Shuffled
 from coursekit.data.packing import pack
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, data_hash, each_once, read_command, to_the_end
+from coursekit.recipes.runs import Clock, data_hash, each_once, read_command, to_the_end, versions
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import EMA, Training, adamw, device, seed
@@ -174,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "command": "python -m coursekit.recipes.scaling",
         "tokens": STEPS * BATCH * LENGTH,
         "seconds": round(clock.seconds()),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "data": data_hash({split: files(split) for split in ROWS}),
     }
     save_json(METRICS if out is None else out / "scaling" / "metrics.json", about | found)

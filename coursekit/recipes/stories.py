@@ -6,7 +6,6 @@ It can be stopped and started again at will.
 """
 
 import json
-import platform
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from coursekit.evaluate.language import SlidingWindow, distinct_n, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.ngram import KneserNey, NGram
 from coursekit.recipes import CHECKPOINTS, gpt
-from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end
+from coursekit.recipes.runs import Clock, data_hash, read_command, report, to_the_end, versions
 from coursekit.text.bpe import BPE, END
 from coursekit.text.tokenizer_json import load_tokenizer, save_tokenizer
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
@@ -122,9 +121,9 @@ def counting_rival(tokenizer: BPE, texts: Sequence[str]) -> KneserNey:
     return min(models, key=lambda model: perplexity(model, ids).perplexity)
 
 
-def tell_by_counts(model: NGram, tokenizer: BPE, n: int, seed: int = 0) -> list[str]:
+def tell_by_counts(model: NGram, tokenizer: BPE, n: int) -> list[str]:
     """Stories of an n-gram model, each token drawn from its own distribution, with as much room as the GPT has."""
-    generator, found = np.random.default_rng(seed), []
+    generator, found = np.random.default_rng(0), []
     for _ in range(n):
         ids: list[int] = []
         while len(ids) < SIZES["max_length"]:
@@ -143,11 +142,11 @@ def shuffled(text: str, rng: Random) -> str:
     return " ".join([first, *sorted(rest, key=lambda _: rng.random())])
 
 
-def tell_plainly(n: int, seed: int = 0) -> list[str]:
+def tell_plainly(n: int) -> list[str]:
     """Plain stories of ``gpt-documentation``, which reads much else: its own after three words of the world's."""
     model, tokenizer = gpt.load()
     prompts = [" ".join(story.text.split()[:3]) for story in stories(n, "validation")]
-    choices = {"temperature": 1.0, "generator": torch.Generator().manual_seed(seed)}
+    choices = {"temperature": 1.0, "generator": torch.Generator().manual_seed(0)}
     return [prompt + text for prompt, text in zip(prompts, complete(model, tokenizer, prompts, 150, **choices))]
 
 
@@ -219,7 +218,7 @@ def train(folder: Path, out: Path = FOLDER) -> dict[str, Any]:
         "step of the best weights": json.loads((folder / "best.json").read_text(encoding="utf-8"))["step"],
         "tokens": STEPS * BATCH * SIZES["max_length"],
         "seconds": round(clock.seconds()),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "data": data_hash({split: held_out(split) for split in HELD_OUT}),
     }
     curve = [record for record in training.history if "bits per character" in record]

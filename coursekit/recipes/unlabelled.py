@@ -1,6 +1,5 @@
 """What the recipes of SiT and DINO share: images without labels, and what vectors of images are worth."""
 
-import platform
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from coursekit.data.shapes import Shapes, shapes
 from coursekit.evaluate.features import knn, linear_probe
+from coursekit.recipes.runs import versions
 from coursekit.recipes.vit import as_numbers
 from coursekit.train import Training
 from coursekit.train.checkpoint import save_json
@@ -72,7 +72,7 @@ def write_metrics(command: str, folder: Path, steps: int, **more: Any) -> dict[s
         "command": f"python -m coursekit.recipes.{command}",
         "steps": steps,
         "images": IMAGES,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
     } | more
     folder.mkdir(parents=True, exist_ok=True)
     save_json(folder / "metrics.json", metrics)

@@ -7,7 +7,6 @@ fewer and fewer images, and ``… shuffled`` the first on images whose patches h
 again at will.
 """
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -26,7 +25,7 @@ from coursekit.models.baselines.cnn import CNN, CNNConfig
 from coursekit.models.vit import ViT, ViTConfig, patchify, unpatchify, vit_loss
 from coursekit.nn.modes import evaluating
 from coursekit.recipes import CHECKPOINTS
-from coursekit.recipes.runs import Clock, each_once, read_command, report, to_the_end
+from coursekit.recipes.runs import Clock, each_once, read_command, report, to_the_end, versions
 from coursekit.train import Training, adamw, device, distributed, seed, warmup_cosine
 from coursekit.train.checkpoint import save_json
 
@@ -147,7 +146,7 @@ def train(folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[str, Any]:
         "steps": training.step,
         "images": IMAGES,
         "seconds": round(clock.seconds()),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "versions": versions(),
         "test": {"accuracy": accuracy_on_test(rounded)},
         "curve": [record for record in training.history if "accuracy" in record],
     }

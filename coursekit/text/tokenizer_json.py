@@ -26,7 +26,6 @@ PRE_TOKENIZERS = {
     SMOLLM: {"type": "Sequence", "pretokenizers": [DIGITS, BYTE_LEVEL]},
     **{expression: split_by(expression) for expression in (LLAMA3, QWEN2, TEKKEN)},
 }
-JUST_THE_TEXT = {"type": "TemplateProcessing", "single": [TEXT_A], "pair": [TEXT_A, TEXT_B], "special_tokens": {}}
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:

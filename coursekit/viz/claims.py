@@ -68,6 +68,11 @@ def note_stopped(run: str, text: str | None) -> None:
 NONE = "No claim has been made: the cells above have not run, or the first of them stopped with an error."
 
 
+def bound_of(claim: dict[str, Any]) -> str:
+    """≥ or ≤ and the number."""
+    return f"≥ {claim['at_least']:g}" if "at_least" in claim else f"≤ {claim['at_most']:g}"
+
+
 class Claims:
     """The table of the claims so far."""
 
@@ -76,12 +81,9 @@ class Claims:
 
     def _repr_html_(self) -> str:
         def row(c: dict[str, Any]) -> str:
-            bound = f"≥ {c['at_least']:g}" if "at_least" in c else f"≤ {c['at_most']:g}"
             mark = "✓ holds" if c["ok"] else "✗ fails"
-            cells = (
-                f"<td style='text-align:left'>{html.escape(c['name'])}</td><td>{c['value']:.4g}</td><td>{bound}</td>"
-            )
-            return f"<tr>{cells}<td>{mark}</td></tr>"
+            name = f"<td style='text-align:left'>{html.escape(c['name'])}</td>"
+            return f"<tr>{name}<td>{c['value']:.4g}</td><td>{bound_of(c)}</td><td>{mark}</td></tr>"
 
         head = "<tr><th style='text-align:left'>{}</th><th>value</th><th>bound</th><th>verdict</th></tr>"
         body = ""

@@ -85,10 +85,9 @@ class LivePlot:
         title: str,
         key: str = "loss",
         ylabel: str = "loss (nats per symbol)",
-        name: str = "training",
         every: float = 0.3,
     ):
-        self.title, self.key, self.ylabel, self.name, self.every = title, key, ylabel, name, every
+        self.title, self.key, self.ylabel, self.every = title, key, ylabel, every
         self.stopped = False
 
     async def follow(self, run: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
@@ -121,13 +120,13 @@ class LivePlot:
         note = f"Stopped after {done} updates. Run the cell again to train to the end." if self.stopped else ""
         note_stopped(self.title, f"{self.title!r} was stopped after {done} updates" if self.stopped else None)
         if handle is not None:
-            handle.update(Curves({self.name: history}, self.key, self.title, self.ylabel, total, note))
+            handle.update(Curves({"training": history}, self.key, self.title, self.ylabel, total, note))
             view.close()
         return history
 
     def draw(self, run: Any, records: list, total: int | None, running: bool) -> dict[str, Any]:
         history = getattr(run, "history", records)
-        data = Curves({self.name: history}, self.key, self.title, self.ylabel, total).data
+        data = Curves({"training": history}, self.key, self.title, self.ylabel, total).data
         return {**data, "running": running}
 
     def on_message(self, _view, message: dict[str, Any], _buffers) -> None:

@@ -29,7 +29,7 @@ def cell(text: str, share: float, colors: Colormap = VIRIDIS) -> Cell:
     return Cell(f'<td style="background:{fill};color:{ink_on(fill)};font-size:11px;text-align:center">{text}</td>')
 
 
-def image_html(share: np.ndarray, alt: str, colors: Colormap = VIRIDIS, width: int = 400) -> str:
+def image_html(share: np.ndarray, alt: str, width: int = 400) -> str:
     """An array (rows, columns) as a PNG inside the page, a pixel for each entry.
 
     Args:
@@ -41,7 +41,7 @@ def image_html(share: np.ndarray, alt: str, colors: Colormap = VIRIDIS, width: i
     # 32 colours and one for "nothing here": as a palette they make a small file
     index = np.where(blank, 32, np.rint(np.clip(np.nan_to_num(share), 0, 1) * 31)).astype(np.uint8)
     picture = Image.fromarray(index).convert("P")
-    picture.putpalette([round(255 * c) for x in np.linspace(0, 1, 32) for c in colors(x)[:3]] + [0, 0, 0])
+    picture.putpalette([round(255 * c) for x in np.linspace(0, 1, 32) for c in VIRIDIS(x)[:3]] + [0, 0, 0])
     buffer = io.BytesIO()
     picture.save(buffer, format="png", optimize=True, transparency=32)
     data = base64.b64encode(buffer.getvalue()).decode()

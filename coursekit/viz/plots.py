@@ -57,7 +57,6 @@ def curves(
     key: str = "loss",
     title: str = "",
     ylabel: str = "loss (nats per symbol)",
-    log: bool = False,
     ax: Axes | None = None,
     alt: str = "",
 ) -> Axes:
@@ -66,7 +65,6 @@ def curves(
     Args:
         histories: name -> records, as ``Training.fit`` returns them.
         key: which entry of the records; records without it are passed over.
-        log: logarithmic y axis.
     """
     ax = ax or new_axes(alt=alt)
     for (name, history), color, dashes in zip(histories.items(), colors_for(list(histories)), cycle(DASHES)):
@@ -75,8 +73,6 @@ def curves(
             raise ValueError(f"no record of {name!r} has the entry {key!r}")
         ax.plot(*zip(*points), label=name, color=color, linestyle=dashes)
     ax.set(title=title, xlabel="updates", ylabel=ylabel)
-    if log:
-        ax.set_yscale("log")
     if len(histories) > 1:
         ax.legend(frameon=False, fontsize=11)
     return ax

@@ -77,7 +77,7 @@ def pack_bytes(array: np.ndarray) -> dict[str, Any]:
 def to_numpy(values: Any) -> np.ndarray:
     """A NumPy array of numbers, a list of them, or a tensor on any device, as float64."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy()
+        values = values.detach().cpu().double().numpy()
     return np.asarray(values, dtype=float)
 
 
@@ -87,6 +87,11 @@ def to_mask(values: Any) -> np.ndarray:
     if mask.dtype != bool:
         raise ValueError(f"a mask of {mask.dtype} was given: it must be boolean, True = may attend")
     return mask
+
+
+def n_bytes(text: str) -> int:
+    """Of a text in UTF-8; half a character in it is no reason to refuse it."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 class Widget:
@@ -101,12 +106,11 @@ class Widget:
 
     def size(self) -> int:
         """Bytes that data and static picture take in a page; a widget of words keeps them below ``ROOM``."""
-        return len(in_script(self.data).encode()) + len(self.static_html().encode())
+        return n_bytes(in_script(self.data)) + n_bytes(self.static_html())
 
     def _repr_html_(self) -> str:
         data = in_script(self.data)
-        size = len(data.encode("utf-8", "surrogatepass"))  # half a character in a text is no reason to refuse it
-        if size > MAX_BYTES:
+        if (size := n_bytes(data)) > MAX_BYTES:
             raise ValueError(f"the widget's data take {size:,} bytes, more than {MAX_BYTES:,}: show a part of it")
         name = f"ck-{uuid.uuid4().hex[:12]}"
         # every view of the same output runs the script again and mounts the element of its own

@@ -175,7 +175,7 @@ def test_a_doctor_who_cannot_mark_for_lack_of_nbgrader_says_so(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
     (ok, _, text) = doctor.sandbox_line()
     assert ok, "students need none"
-    assert text == "works; marking also needs nbgrader: " + doctor.WITH_NBGRADER
+    assert text == "works, but " + doctor.is_missing("nbgrader", "grade")
 
 
 def test_grading_without_nbgrader_says_what_to_install(monkeypatch, capsys):

@@ -20,7 +20,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from fontTools.ttLib import TTFont
 
-from coursekit.commands import cli, lectures, page_weight, reading, site
+from coursekit.commands import cli, doctor, lectures, page_weight, reading, site
 from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz import widget as widgets
@@ -1482,7 +1482,7 @@ def test_without_the_extra_it_says_what_to_install(arguments, course, monkeypatc
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "myst_nb" else find(name))
     code, _, err = run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
     assert code == 2
-    assert err == "myst_nb is missing: in the course's folder, pip install --editable '.[site]'\n"
+    assert err == f"{doctor.is_missing('myst_nb', 'site')}\n"
 
 
 def test_a_lecture_that_is_missing_old_or_broken_is_said(tmp_path, monkeypatch):

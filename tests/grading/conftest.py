@@ -3,7 +3,7 @@ from functools import cache
 
 import pytest
 
-from coursekit.grading.sandbox import why_not
+from coursekit.grading.walls import why_not
 
 
 @pytest.fixture(scope="session")

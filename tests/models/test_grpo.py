@@ -29,18 +29,18 @@ def test_a_group_that_is_all_alike_teaches_nothing(worth):
     assert all(not p.grad.any() for p in policy.parameters())
 
 
-@pytest.mark.parametrize("by_length", [True, False])
-def test_the_loss_is_that_of_equation_3(by_length):
+@pytest.mark.parametrize(("by_length", "temperature"), [(True, 1.0), (False, 1.0), (True, 0.5)])
+def test_the_loss_is_that_of_equation_3(by_length, temperature):
     policy, reference = model(1), model(2)
     given = batch(model())
     with torch.no_grad():
         given["reference"] = token_log_probs(reference(given["ids"], given["mask"]), given["ids"])
-        new = token_log_probs(policy(given["ids"], given["mask"]), given["ids"]).double().numpy()
+        new = token_log_probs(policy(given["ids"], given["mask"]), given["ids"], temperature).double().numpy()
     old, ref, A = (given[name].double().numpy() for name in ("old_log_probs", "reference", "advantages"))
     w, a, r = np.exp(new - old), A[:, None], ref - new
     losses = -np.minimum(w * a, np.clip(w, 0.8, 1.2) * a) + 0.3 * (np.exp(r) - r - 1)
     counted = given["answer"][:, 1:].numpy()
-    total, count = grpo_objective(beta=0.3, by_length=by_length)(policy, given)
+    total, count = grpo_objective(beta=0.3, by_length=by_length, temperature=temperature)(policy, given)
     if by_length:
         expected, n = sum(row[real].mean() for row, real in zip(losses, counted)), len(counted)
     else:
