@@ -8,7 +8,6 @@ of the sentences stands beside the results: measured on other sentences, or on u
 
 import hashlib
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,7 +115,7 @@ def save(data: str, results: dict[str, list[dict[str, float]]], path: Path | Non
     write_atomically(path or RESULTS, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def main(arguments: Sequence[str] = ()) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     alone = {"table3": "these are many short runs, one after another"}
     _, _, out, fresh = read_command("table3", __doc__, arguments, alone=alone)
     path = out / RESULTS.name if out else RESULTS
@@ -136,4 +135,4 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
