@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from coursekit.commands.lectures import find_lecture, home, lectures
-from coursekit.commands.site import slides
+from coursekit.commands.slides import slides
 from tests.conftest import CHROMIUM, FLAGS
 
 OVERFLOWING = """() => Reveal.getSlides().flatMap((slide, i) => {

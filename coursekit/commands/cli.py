@@ -319,7 +319,7 @@ def slides(
     ] = None,
 ) -> None:
     """Write executed lectures as slides; the key S opens the speaker's view."""
-    from coursekit.commands import site as building
+    from coursekit.commands import slides as building
 
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:
@@ -336,7 +336,7 @@ def handout(
     ] = None,
 ) -> None:
     """Print executed lectures as PDFs: the whole text with its answers."""
-    from coursekit.commands import site as building
+    from coursekit.commands import slides as building
 
     build = lectures.home() / "build"
     for path in [lectures.find_lecture(name) for name in lecture]:

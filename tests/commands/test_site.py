@@ -21,6 +21,7 @@ from axe_playwright_python.sync_playwright import Axe
 from fontTools.ttLib import TTFont
 
 from coursekit.commands import cli, doctor, lectures, page_weight, reading, site
+from coursekit.commands import slides as decks
 from coursekit.commands.single import single
 from coursekit.viz import Alignment, Curves
 from coursekit.viz import widget as widgets
@@ -177,10 +178,10 @@ def course(tmp_path_factory):
         said = []
         site.build(root / "build", root / "build" / "site", said.append)
         for path in lectures.lectures():
-            site.slides(path, root / "build", root / "build" / "slides")
+            decks.slides(path, root / "build", root / "build" / "slides")
     assert said == []
     write_talk(root)
-    site.slides(root / "talk" / "03_talk.ipynb", root / "build", root / "build" / "slides")
+    decks.slides(root / "talk" / "03_talk.ipynb", root / "build", root / "build" / "slides")
     return root
 
 
@@ -1239,7 +1240,7 @@ def test_what_follows_a_question_waits_up_to_its_answer_or_the_next_slide():
         ("i", "-", "We predict nothing here: Predict", []),
         ("j", "-", "j()", [output(text_plain="j")]),
     ]
-    after = site.question_first(lecture("01 · X", cells))
+    after = decks.question_first(lecture("01 · X", cells))
     kinds = {cell.id: cell.metadata.slideshow.slide_type for cell in after.cells}
     before = {name: kind for name, kind, _, _ in cells}
     assert {name for name, kind in before.items() if kinds[name] != kind} == {"b", "d", "f"}
@@ -1530,18 +1531,18 @@ def test_a_handout_is_printed_or_it_is_said_what_is_missing(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     sums = tmp_path / "notebooks" / "01_sums.ipynb"
     with pytest.raises(lectures.LectureError, match="01_sums is not executed yet: coursekit run 01"):
-        site.handout(sums, tmp_path / "build", tmp_path / "out")
+        decks.handout(sums, tmp_path / "build", tmp_path / "out")
     page = tmp_path / "build" / "01_sums" / "lecture.html"
     page.write_text("<h1>Sums</h1>" + "<p>one and one</p>" * 200, encoding="utf-8")
-    printed = site.handout(sums, tmp_path / "build", tmp_path / "out")
+    printed = decks.handout(sums, tmp_path / "build", tmp_path / "out")
     content = printed.read_bytes()
     assert content.startswith(b"%PDF-")
     assert len(re.findall(rb"/Type\s*/Page\b", content)) > 2
-    monkeypatch.setattr(site, "BROWSERS", ("no-such-browser",))
+    monkeypatch.setattr(decks, "BROWSERS", ("no-such-browser",))
     with pytest.raises(
         lectures.LectureError, match=r"no no-such-browser on this machine: install it, or open .*lecture\.html"
     ):
-        site.handout(sums, tmp_path / "build", tmp_path / "out")
+        decks.handout(sums, tmp_path / "build", tmp_path / "out")
 
 
 @pytest.mark.browser
@@ -1570,7 +1571,7 @@ def test_on_paper_every_slide_is_seen_with_lines_below_it(open_page, course, tmp
     on_paper = page.locator(".slides td").first.evaluate(size)
     page.emulate_media(media="screen")
     assert page.locator(".slides td").first.evaluate(size) == on_paper, "what fitted on the screen fits on paper"
-    printed = site.slide_notes(course / "notebooks" / "01_sums.ipynb", course / "build", tmp_path)
+    printed = decks.slide_notes(course / "notebooks" / "01_sums.ipynb", course / "build", tmp_path)
     assert printed.name == "01_sums_slides.pdf"
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
     assert 1 <= sheets < len(slides)
