@@ -18,6 +18,8 @@ settings.load_profile("course")
 
 torch.set_num_threads(1)
 
+FULL = bool(os.environ.get("FULL"))  # set by `make full`: more seeds and examples, and what takes minutes
+IN_FULL = pytest.mark.skipif(not FULL, reason="for make full: it takes minutes")
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with cuda")]
 
 

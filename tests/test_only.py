@@ -32,16 +32,12 @@ def test_every_lecture_touches_something_of_its_own(stem):
 @pytest.mark.slow
 def test_cases_of_other_lectures_are_left_out_and_an_unknown_lecture_is_refused():
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "tests.only", "--collect-only", "-q"]
-    told = subprocess.run(
-        [*command, "--lecture", "3", "tests/grading/test_checks.py"], capture_output=True, text=True, cwd=home()
-    )
+    files = ["tests/grading/test_checks.py", "tests/grading/test_parts.py"]
+    told = subprocess.run([*command, "--lecture", "3", *files], capture_output=True, text=True, cwd=home())
     cases = [line.partition("[")[2] for line in told.stdout.splitlines() if "told_its_own_mistake[" in line]
     assert cases
     assert {case[:2] for case in cases} == {"03"}
     assert "test_the_translator_is_not_to_be_called_itself" not in told.stdout, "it names exercise 04"
-    others = subprocess.run(
-        [*command, "--lecture", "3", "tests/grading/test_parts.py"], capture_output=True, text=True, cwd=home()
-    )
-    assert re.findall(r"gives_the_points_of_the_notebook\[(\d\d)", others.stdout) == ["03"]
-    told = subprocess.run([*command, "--lecture", "77"], capture_output=True, text=True, cwd=home())
+    assert re.findall(r"gives_the_points_of_the_notebook\[(\d\d)", told.stdout) == ["03"]
+    told = subprocess.run([*command, "--lecture", "77", *files[1:]], capture_output=True, text=True, cwd=home())
     assert "no lecture '77'; there are: 01_language_models" in told.stderr

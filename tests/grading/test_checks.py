@@ -4,7 +4,6 @@ import contextlib
 import importlib
 import itertools
 import linecache
-import os
 import random
 
 import nbformat
@@ -30,10 +29,10 @@ from coursekit.grading.parts import (
 )
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
 from coursekit.grading.rules import borrowed_in
+from tests.conftest import FULL
 from tests.grading.answers import changed
 
 EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}
-FULL = bool(os.environ.get("FULL"))  # set by `make full`: many more seeds
 ANSWERS = {name: importlib.import_module(f"tests.grading.answers.{name[3:]}") for name in EXERCISES}
 
 

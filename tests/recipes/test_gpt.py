@@ -15,6 +15,7 @@ from coursekit.recipes import gpt as recipe
 from coursekit.recipes import load_metrics
 from coursekit.text.bpe import END
 from coursekit.train.checkpoint import load_state
+from tests.conftest import IN_FULL
 from tests.recipes.stopped import ends_like_one_that_was_not
 
 # --- texts ---------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def test_the_best_weights_are_kept_not_the_last(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["gpt-documentation", "gpt-code"])
+@pytest.mark.parametrize("variant", ["gpt-documentation", pytest.param("gpt-code", marks=IN_FULL)])
 def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeypatch):
     of_sources = recipe.corpus
     model, tokenizer = recipe.load(variant)

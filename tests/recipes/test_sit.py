@@ -243,6 +243,7 @@ def test_few_labels_are_measured_once_and_kept(few, tmp_path, monkeypatch):
     assert recipe.train("sit-few", tmp_path / "state", tmp_path / "again")["runs"] == metrics["runs"]
 
 
+@pytest.mark.slow
 def test_the_shipped_model_is_as_good_as_its_metrics_say():
     """Measured again as a whole: other processors round otherwise, which a few of the 2,400 images may notice."""
     model, metrics = recipe.load(), load_metrics("sit")

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import unicodedata
 from functools import cache
 
@@ -12,8 +11,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from coursekit.text import wordpiece
 from coursekit.text.pre_tokens import TEKKEN
+from tests.conftest import FULL
 
-MANY = 10 if os.environ.get("FULL") else 1  # times as many examples in `make full`
+MANY = 10 if FULL else 1  # times as many examples in `make full`
 BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
 NORMALIZER, CASED, WORDS = (
     normalizers.BertNormalizer(),
