@@ -13,6 +13,7 @@ from coursekit.data.world.stories import stories
 from coursekit.models.bert import Bert, BertConfig, BertForPreTraining, pretraining_loss
 from coursekit.recipes import bert as recipe
 from coursekit.recipes import load_metrics
+from coursekit.recipes.runs import data_hash
 from coursekit.text.wordpiece import WordPiece
 from tests.recipes.stopped import ends_like_one_that_was_not
 
@@ -231,7 +232,7 @@ def test_the_shipped_texts_can_be_made_again():
         "questions": [list(pair) for pair in recipe.asked(n["questions"], "train")],
         "associations": [[one.text for one in text] for text in told],
     }
-    assert recipe.data_hash(texts) == {source: saved[source] for source in texts}
+    assert data_hash(texts) == {source: saved[source] for source in texts}
 
 
 def test_the_shipped_model_is_as_good_as_its_metrics_say(shipped):

@@ -13,6 +13,7 @@ from coursekit.data.prompts import PROMPTS
 from coursekit.data.world import as_text, sentences, stories
 from coursekit.recipes import gpt as recipe
 from coursekit.recipes import load_metrics
+from coursekit.recipes.runs import data_hash
 from coursekit.text.bpe import END
 from coursekit.train.checkpoint import load_state
 from tests.conftest import IN_FULL
@@ -131,7 +132,7 @@ def test_the_shipped_model_is_as_good_as_its_metrics_say(variant, fewer, monkeyp
     if not metrics["versions"]["python"].startswith("{}.{}.".format(*sys.version_info)):
         pytest.skip("another Python has other texts")
     source = variant.removeprefix("gpt-")  # its other sources would take minutes
-    assert recipe.data_hash({source: recipe.corpus(variant)[source]})[source] == metrics["data"][source]
+    assert data_hash({source: recipe.corpus(variant)[source]})[source] == metrics["data"][source]
     language_model = recipe.as_language_model(model, tokenizer.ids[END])
     with monkeypatch.context() as patched:
         patched.setattr(recipe, "corpus", lambda _, split: {source: of_sources(variant, split)[source]})
