@@ -47,6 +47,7 @@ FEW_STEPS = (150, 450)  # updates; the fewer also without augmentation
 FEW_KINDS = {  # name -> model, learning rate
     "CNN": (lambda: CNN(CNNConfig(3, WIDTH, 3, len(CLASSES))), 2e-3),
     "SiT, fine-tuned": (lambda: Tuned(load()), 2e-3),
+    "SiT from random weights": (lambda: Tuned(SiT(CONFIG)), 4e-3),
 }
 STRONG = COLOURS | {"saturation": 0.5, "hue": 0.25}  # for what has begun without, as in coursekit/recipes/dino.py
 

@@ -200,6 +200,7 @@ def few(tiny, tmp_path, monkeypatch):
     """A tiny SiT that stands in for the shipped one, and sets of 12 images, two of them."""
     shipped = randomise(SiT(small_config()), std=0.5)
     monkeypatch.setattr(recipe, "load", lambda: copy.deepcopy(shipped).eval())
+    monkeypatch.setattr(recipe, "CONFIG", small_config())
     for name, value in {"FEW": 12, "DRAWS": 2, "FEW_STEPS": (3, 5), "FEW_TESTED": 12, "WIDTH": 2}.items():
         monkeypatch.setattr(recipe, name, value)
     return shipped
@@ -230,8 +231,9 @@ def test_fine_tuning_begins_with_the_shipped_features_and_changes_all_weights(fe
 def test_few_labels_are_measured_once_and_kept(few, tmp_path, monkeypatch):
     metrics = recipe.train("sit-few", tmp_path / "state", tmp_path / "out")
     assert json.loads((tmp_path / "out/sit-few/metrics.json").read_text()) == metrics
-    names = ["CNN, 3 updates", "SiT, fine-tuned, 3 updates", "CNN, 5 updates", "SiT, fine-tuned, 5 updates"]
-    assert list(metrics["runs"]) == [*names, *(f"{name}, unaugmented" for name in names[:2])]
+    kinds = ("CNN", "SiT, fine-tuned", "SiT from random weights")
+    names = [f"{kind}, {steps} updates" for steps in (3, 5) for kind in kinds]
+    assert list(metrics["runs"]) == [*names, *(f"{name}, unaugmented" for name in names[:3])]
     assert {len(found) for found in metrics["runs"].values()} == {2}
     test = shapes(12, "test")
     for augment, how in ((True, ""), (False, ", unaugmented")):
