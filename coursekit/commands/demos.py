@@ -14,7 +14,7 @@ from coursekit.models.dino import DINO, DINOConfig, dino_loss
 from coursekit.models.dpo import dpo_objective, pair_log_probs, with_reference
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
 from coursekit.models.llama import Llama, LlamaConfig
-from coursekit.models.transformer import Transformer, TransformerConfig, transformer_loss
+from coursekit.models.transformer import Transformer, TransformerConfig, transformer_objective
 from coursekit.models.vit import ViT, ViTConfig, vit_loss
 from coursekit.nn.sampling import next_token
 
@@ -114,7 +114,7 @@ def transformer() -> None:
         source = torch.randint(3, 13, real.shape)
         return {"source": source, "source_mask": real, "target": source.flip(1), "target_mask": real}
 
-    train_tiny(model, transformer_loss(), draw)
+    train_tiny(model, transformer_objective(), draw)
     memory, written = model.encode(torch.tensor([[3, 4, 5, 6, 7]]), real[:1]), torch.tensor([[config.bos_id]])
     for _ in range(5):
         logits = model.decode(written, memory, real[:1])[:, -1]

@@ -142,7 +142,7 @@ class Streams:
     Each of ``batch_size`` rows reads a document from its first token to its end, ``length`` tokens a batch; in the
     batch after its end it begins the next one, with nothing remembered. The documents come in a new order in every
     pass. ``state`` is what the model remembers after the last batch, without gradients; the objective
-    (``tbptt_loss``) reads and writes it, and ``state_dict`` holds it, so that a run resumes to the same bits.
+    (``tbptt_objective``) reads and writes it, and ``state_dict`` holds it, so that a run resumes to the same bits.
 
     A batch holds ``ids``, ``target`` and ``mask`` (B, T), and ``fresh`` (B,): True for rows that begin a document.
 
@@ -206,7 +206,7 @@ class Streams:
         self.drawn, self.rows, self.state = state["drawn"], list(state["rows"]), state["state"]
 
 
-def tbptt_loss(streams: Streams) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
+def tbptt_objective(streams: Streams) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
     """The objective for ``Training`` on ``streams``: cross-entropy over the real targets (nats), and their number.
 
     The state after each batch is kept in ``streams.state``, cut off from its gradients, and is where the next batch

@@ -234,7 +234,7 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.
     return losses.masked_fill(target == -100, 0.0).sum()
 
 
-def transformer_loss(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
+def transformer_objective(smoothing: float = 0.1) -> Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, Tensor]]:
     """The objective for ``Training``: smoothed cross-entropy over the real target symbols, and their number.
 
     A batch holds ``source``, ``source_mask`` (B, S), ``target`` and ``target_mask`` (B, T).

@@ -22,7 +22,7 @@ from coursekit.data.prompts import PROMPTS
 from coursekit.data.world import as_text, sentences, stories
 from coursekit.evaluate.language import LanguageModel, SlidingWindow, perplexity
 from coursekit.models.gpt import GPT, GPTConfig, gpt_loss
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_objective
 from coursekit.recipes import CHECKPOINTS
 from coursekit.recipes.runs import Clock, read_command, report, texts_once, to_the_end, versions
 from coursekit.text.bpe import BPE, END
@@ -126,7 +126,7 @@ def train(variant: str, folder: Path, checkpoints: Path = CHECKPOINTS) -> dict[s
         model = new_lstm(end_id).to(device())
         data = Streams(documents, batch_size=32, length=32, end_id=end_id)
         steps = STEPS["gpt-documentation"] * BATCH * SIZES["max_length"] // (32 * 32)
-        loss, optimizer, schedule = tbptt_loss(data), adamw(model, lr=6e-3), warmup_cosine(50)
+        loss, optimizer, schedule = tbptt_objective(data), adamw(model, lr=6e-3), warmup_cosine(50)
         settings |= {"log_every": 400, "evaluate_every": 4 * EVALUATE_EVERY, "save_every": 4 * SAVE_EVERY}
     else:
         model = new_gpt(variant).to(device())

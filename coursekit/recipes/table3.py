@@ -25,7 +25,7 @@ from coursekit.models.transformer import (
     TransformerConfig,
     inverse_sqrt,
     transformer_adam,
-    transformer_loss,
+    transformer_objective,
 )
 from coursekit.recipes.runs import read_command, to_the_end
 from coursekit.text.vocab import Vocab
@@ -80,13 +80,13 @@ def measure(row: str, number: int, vocab: Vocab) -> dict[str, float]:
     options = {"schedule": schedule, "precision": "float32", "log_every": UPDATES}
     started = time.perf_counter()
     optimizer = transformer_adam(model, RATE)
-    run = Training(model, transformer_loss(smoothing), data, optimizer, UPDATES, **options)
+    run = Training(model, transformer_objective(smoothing), data, optimizer, UPDATES, **options)
     to_the_end(run, f"{row}, seed {number}")
     seconds = time.perf_counter() - started
     model.eval()
     batch = as_batch(to_ids(held_out, vocab))
     with torch.inference_mode():
-        loss, count = transformer_loss(0.0)(model, batch)
+        loss, count = transformer_objective(0.0)(model, batch)
     outputs = greedy(model, batch["source"], batch["source_mask"])
     texts = [as_text(vocab.decode(ids)) for ids in outputs.tolist()]
     return {

@@ -33,13 +33,13 @@ CASES = {
     "llama": ("llama", "Llama(LlamaConfig(30, 16, 4, 2, 32, 2))", SQUARE.format("ids")),
     "mae": ("mae", f"MAE(MAEConfig({VIT.format(0)}, 0.75, 8, 2, 1))", "mae_loss"),
     "nnlm": ("nnlm", "NNLM(NNLMConfig(30, 4, 8, 16))", "nnlm_loss"),
-    "rnn_lm": ("rnn_lm", "RNNLM(RNNLMConfig(30, 8, 16))", "tbptt_loss(Streams([[3, 4, 5]], 4, 5))"),
+    "rnn_lm": ("rnn_lm", "RNNLM(RNNLMConfig(30, 8, 16))", "tbptt_objective(Streams([[3, 4, 5]], 4, 5))"),
     "seq2seq": ("seq2seq-additive", "Seq2Seq(Seq2SeqConfig(30, 1, score='additive'))", "seq2seq_loss"),
     "sit": ("sit", f"SiT(SiTConfig({VIT.format('0, pooling=' + repr('mean'))}, d_contrast=8))", "sit_loss"),
     "transformer": (
         "transformer",
         "Transformer(TransformerConfig(30, 16, 2, 32, 2, max_length=10))",
-        "transformer_loss()",
+        "transformer_objective()",
     ),
     "vit": ("vit", f"ViT({VIT.format(3)})", "vit_loss"),
 }

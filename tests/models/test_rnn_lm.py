@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_objective
 from coursekit.train import Training, adamw, seed
 from coursekit.train.checkpoint import load_state
 from tests.conftest import randomise
@@ -116,7 +116,7 @@ def test_the_tbptt_loss_is_that_of_whole_documents(variant):
     """Without updates in between, the sum over all batches is that of documents read in one go from zeros."""
     model = make(variant).eval()
     streams = Streams(DOCUMENTS, batch_size=1, length=4, end_id=END, seed=2)
-    loss_fn, total, count = tbptt_loss(streams), 0.0, 0
+    loss_fn, total, count = tbptt_objective(streams), 0.0, 0
     while count < sum(map(len, DOCUMENTS)) + len(DOCUMENTS):
         loss, n = loss_fn(model, next(streams))
         total, count = total + loss.item(), count + n.item()
@@ -130,7 +130,7 @@ def test_gradients_stop_at_the_edge_of_a_batch(variant):
     """The loss of the second batch moves by the state that came before, but its gradient does not reach there."""
     model = make(variant).eval()
     streams = Streams([[0, 1, 2, 4, 5, 6, 0]], batch_size=1, length=4, end_id=END)
-    loss_fn = tbptt_loss(streams)
+    loss_fn = tbptt_objective(streams)
     first, second = next(streams), next(streams)
     loss_fn(model, first)
     before = tuple(s.clone() for s in streams.state)
@@ -156,7 +156,7 @@ def test_gradients_stop_at_the_edge_of_a_batch(variant):
 def test_a_fresh_row_forgets_and_the_others_do_not(variant):
     model = make(variant).eval()
     streams = Streams([[1]], batch_size=2, length=1, end_id=END)
-    loss_fn = tbptt_loss(streams)
+    loss_fn = tbptt_objective(streams)
     batch = {
         "ids": torch.tensor([[END], [4]]),
         "target": torch.tensor([[1], [2]]),
@@ -185,7 +185,7 @@ def test_it_resumes_to_the_same_bits(variant, accumulate, tmp_path):
         streams = Streams(DOCUMENTS, batch_size=3, length=4, end_id=END, seed=1)
         training = Training(
             model,
-            tbptt_loss(streams),
+            tbptt_objective(streams),
             streams,
             adamw(model, 1e-2),
             40,

@@ -16,7 +16,7 @@ from coursekit.models.transformer import (
     inverse_sqrt,
     smoothed_cross_entropy,
     transformer_adam,
-    transformer_loss,
+    transformer_objective,
 )
 from coursekit.nn.positions import sinusoidal
 from tests.conftest import randomise
@@ -203,11 +203,11 @@ def test_smoothed_cross_entropy(seed, smoothing):
 def test_the_loss_sees_only_real_targets():
     model, (source, mask, target) = make(), batch()
     real = torch.arange(6) < torch.tensor([[6], [3], [1], [4]])
-    loss = transformer_loss(0.1)
+    loss = transformer_objective(0.1)
     data = {"source": source, "source_mask": mask, "target": target, "target_mask": real}
     total, count = loss(model, data)
     assert count == 14
-    for smoothing, objective in ((0.1, loss), (0.1, transformer_loss()), (0.4, transformer_loss(0.4))):
+    for smoothing, objective in ((0.1, loss), (0.1, transformer_objective()), (0.4, transformer_objective(0.4))):
         logits = model(source, mask, target)[real]
         expected = F.cross_entropy(logits, target[real], label_smoothing=smoothing, reduction="sum")
         assert objective(model, data)[0].item() == pytest.approx(expected.item(), rel=1e-5)

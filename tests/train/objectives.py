@@ -30,7 +30,7 @@ from coursekit.models.baselines.dlinear import DLinear, DLinearConfig
 from coursekit.models.baselines.encoder_decoder_forecaster import EncoderDecoderForecaster, teacher_forcing_loss
 from coursekit.models.baselines.lstm_forecaster import LSTMForecaster, LSTMForecasterConfig
 from coursekit.models.induction import AttentionOnly, AttentionOnlyConfig
-from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_loss
+from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, Streams, tbptt_objective
 
 B, T, V = 4, 10, 30
 VIT = partial(vit.ViTConfig, image_size=16, patch_size=4, d_model=16, n_heads=2, d_ff=32, n_layers=2)
@@ -79,7 +79,7 @@ def masked() -> dict[str, Tensor]:
 
 def streams() -> tuple:
     supply = Streams([ids(7 + n).tolist() for n in range(6)], B, length=5)
-    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), tbptt_loss(supply), lambda: next(supply)
+    return RNNLM(RNNLMConfig(V, embed_size=8, hidden_size=16)), tbptt_objective(supply), lambda: next(supply)
 
 
 def two_views() -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ OBJECTIVES: dict[str, Callable[[], tuple[nn.Module, Callable, Callable[[], dict[
     },
     "transformer": lambda: (
         transformer.Transformer(transformer.TransformerConfig(V, 16, 2, 32, 2, max_length=T)),
-        transformer.transformer_loss(),
+        transformer.transformer_objective(),
         pairs,
     ),
     "gpt": lambda: (gpt.GPT(GPT), gpt.gpt_loss, lambda: {"ids": ids(B, T + 1)}),
