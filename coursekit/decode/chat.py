@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from coursekit.decode.generate import generate
-from coursekit.models.gpt import GPT
-from coursekit.models.llama import Llama
+from coursekit.decode.generate import Decoder, generate
 from coursekit.nn.log_probs import token_log_probs
 from coursekit.nn.modes import evaluating
 from coursekit.text.bpe import BPE, BYTE, END
@@ -16,7 +14,7 @@ from coursekit.text.chat import END_OF_TURN
 
 @torch.inference_mode()
 def reply(
-    model: GPT | Llama,
+    model: Decoder,
     tokenizer: BPE,
     prompt: str | Sequence[int],
     end: str = END_OF_TURN,

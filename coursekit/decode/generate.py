@@ -14,6 +14,7 @@ from torch import Tensor
 
 from coursekit.decode.beams import check_beams, search
 from coursekit.models.gpt import GPT
+from coursekit.models.llama import Llama
 from coursekit.nn.cache import Cache
 from coursekit.nn.checks import check_mask
 from coursekit.nn.modes import evaluating, out_of_inference_mode
@@ -25,6 +26,8 @@ from coursekit.nn.sampling import (
     next_token,
     penalise_repetition,
 )
+
+Decoder = GPT | Llama
 
 
 def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -48,7 +51,7 @@ def left_padded(ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return ids.gather(1, order)[:, first:], mask[:, first:]
 
 
-def check_length(model: GPT, ids: Tensor, max_new: int) -> int:
+def check_length(model: Decoder, ids: Tensor, max_new: int) -> int:
     """The places that prompt and continuation take; refused where they are too many."""
     if max_new < 1:
         raise ValueError(f"max_new={max_new}: must be at least 1")
@@ -61,7 +64,7 @@ def check_length(model: GPT, ids: Tensor, max_new: int) -> int:
     return places
 
 
-def next_logits(model: GPT, ids: Tensor, mask: Tensor | None, caches: list[Cache]) -> Tensor:
+def next_logits(model: Decoder, ids: Tensor, mask: Tensor | None, caches: list[Cache]) -> Tensor:
     """Logits (B, V) of the token after the last of ``ids``, in eval mode; those of other places are not computed.
 
     The mode is changed while they are computed, not from the first token of a text to the last: in between, whoever
@@ -78,7 +81,7 @@ def check_stop(stop: Sequence[int], vocab_size: int) -> None:
 
 
 def stream(
-    model: GPT,
+    model: Decoder,
     ids: Tensor,
     mask: Tensor | None = None,
     max_new: int = 100,
@@ -124,7 +127,7 @@ def stream(
 
 @torch.inference_mode()
 def write_on(
-    model: GPT,
+    model: Decoder,
     ids: Tensor,
     mask: Tensor | None,
     caches: list[Cache],
@@ -154,14 +157,14 @@ def write_on(
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
 
 
-def generate(model: GPT, ids: Tensor, mask: Tensor | None = None, max_new: int = 100, **choices) -> Tensor:
+def generate(model: Decoder, ids: Tensor, mask: Tensor | None = None, max_new: int = 100, **choices) -> Tensor:
     """What ``stream`` writes, at once: (B, N), without the prompts. Arguments and errors are those of ``stream``."""
     return torch.stack(list(stream(model, ids, mask, max_new, **choices)), dim=1)
 
 
 @torch.inference_mode()
 def beam_search(
-    model: GPT,
+    model: Decoder,
     ids: Tensor,
     mask: Tensor | None = None,
     max_new: int = 100,

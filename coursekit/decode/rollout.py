@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coursekit.decode.generate import generate, left_padded
-from coursekit.models.gpt import GPT
+from coursekit.decode.generate import Decoder, generate, left_padded
 from coursekit.nn.log_probs import token_log_probs
 from coursekit.nn.modes import evaluating
 
@@ -33,7 +32,7 @@ class Rollout(NamedTuple):
 
 @torch.no_grad()
 def rollout(
-    model: GPT,
+    model: Decoder,
     ids: Tensor,
     mask: Tensor | None,
     end_id: int,

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from coursekit.decode.generate import generate, next_logits
-from coursekit.models.gpt import GPT
+from coursekit.decode.generate import Decoder, generate, next_logits
 from coursekit.nn.modes import evaluating
 from coursekit.text.bpe import BPE, END
 
 
 def complete(
-    model: GPT, tokenizer: BPE, prompts: Sequence[str], max_new: int = 100, batch_size: int = 100, **choices
+    model: Decoder, tokenizer: BPE, prompts: Sequence[str], max_new: int = 100, batch_size: int = 100, **choices
 ) -> list[str]:
     """The text that the model writes behind each prompt, up to the end of the document; most likely tokens as a rule.
 
@@ -38,7 +37,7 @@ def complete(
 
 
 @torch.inference_mode()
-def suggest(model: GPT, tokenizer: BPE, text: str, k: int = 3, length: int = 4) -> list[tuple[str, float]]:
+def suggest(model: Decoder, tokenizer: BPE, text: str, k: int = 3, length: int = 4) -> list[tuple[str, float]]:
     """How a text may go on: ``k`` pieces of text with their probabilities, the likeliest first.
 
     The pieces differ in their first token; each goes on with the most likely tokens, up to ``length`` of them or to
@@ -92,7 +91,7 @@ def likeliest_tokens(log_p: torch.Tensor, k: int) -> list[tuple[int, float]]:
 
 
 def go_on(
-    model: GPT, tokenizer: BPE, ids: list[int], tokens: list[int], log_p: float, length: int
+    model: Decoder, tokenizer: BPE, ids: list[int], tokens: list[int], log_p: float, length: int
 ) -> tuple[str, float]:
     """``tokens`` behind ``ids`` and what most likely follows, up to ``length`` tokens or the end of the line: the text
     and its probability."""
