@@ -38,7 +38,7 @@ def sheets(browser: Browser, path: Path, folder: Path) -> None:
             page.set_content(SHEET.format("".join(shown)))
             page.screenshot(path=folder / f"{path.parent.name}-{scheme}-{width}.png", full_page=True)
             page.close()
-    print(f"{path.parent.name}: {len(shown)} figures")
+    print(f"{path.parent.name}: {len(shown)} figure{'s' * (len(shown) != 1)}, on sheets in {folder}")
 
 
 def main() -> None:

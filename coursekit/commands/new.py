@@ -118,8 +118,7 @@ def new_lecture(home: Path, number: int, name: str, title: str = "") -> list[Pat
     made = write_all(home, texts, "choose another name")
     changed = readme[:place] + row + readme[place:]
     write_atomically(home / "README.md", lambda unfinished: unfinished.write_text(changed, encoding="utf-8"))
-    release(home)
-    return [*made, home / "README.md"]
+    return [*made, home / "README.md", *release(home, only=stem)]
 
 
 def new_widget(home: Path, name: str) -> list[Path]:

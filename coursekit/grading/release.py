@@ -56,6 +56,8 @@ def problems_of(path: Path) -> list[str]:
     for cell in notebook.cells:
         if "grade_id" not in mark_up(cell):
             problems.append(f"cell {cell.id!r} has no grade_id")
+        elif (name := mark_up(cell)["grade_id"]) != cell.get("id"):
+            problems.append(f"cell {cell.id!r} has the grade_id {name!r}, but must have its id")
         if cell.get("outputs"):
             problems.append(f"cell {cell.id!r} has outputs")
         if cell.cell_type == "code" and mark_up(cell).get("solution") and "### BEGIN SOLUTION" not in cell.source:

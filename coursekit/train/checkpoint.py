@@ -40,7 +40,7 @@ def runs_folder() -> Path:
 
 def save_json(path: Path, data: Any) -> None:
     """Write ``data`` as readable JSON."""
-    text = json.dumps(data, indent=2) + "\n"
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 

@@ -75,7 +75,7 @@ def test_the_row_of_the_readme_is_in_its_place(house, tmp_path):
     for room in ("exercises", "solutions"):
         (tmp_path / room).mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(new, "release", lambda home: [])
+        patch.setattr(new, "release", lambda home, only: [])
         new.new_lecture(tmp_path, 3, "between")
     rows = [line[2:4] for line in (tmp_path / "README.md").read_text("utf-8").splitlines() if "](notebooks/" in line]
     assert [row for row in rows if row.isdigit()][:4] == ["01", "02", "03", "03"], "before the next, after the last"

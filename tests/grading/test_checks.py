@@ -104,7 +104,7 @@ def test_a_wrong_answer_is_told_its_own_mistake(exercise, answer, mutant, pytest
             part(result, seed=seed)
         told = failed.value.text
         assert words in " ".join(told.split())
-        assert part.earned == points, told
+        assert part.earned == points, f"with the seed {seed}: {told}"
     for seed in range(1, 25) if FULL and not trained(part) else ():
         with contextlib.suppress(CheckFailed):
             part(result, seed=seed)

@@ -34,6 +34,18 @@ def test_what_is_committed_is_what_release_makes(tmp_path):
     assert names == {path for path in there if "checkpoints" not in str(path)}
 
 
+def test_a_released_exercise_is_its_master_without_the_answers(master):
+    released = nbformat.read(home() / "exercises" / master.stem / master.name, as_version=4)
+    notebook = nbformat.read(master, as_version=4)
+    for cell in notebook.cells:
+        written = cell.cell_type == "markdown" and mark_up(cell).get("solution")
+        cell.source = "" if written else cell.source.partition("### BEGIN")[0].rstrip()
+    shown = {cell.id: cell.source for cell in released.cells}
+    assert list(shown) == [cell.id for cell in notebook.cells], f"run `coursekit release {master.stem[:2]}`"
+    for cell in notebook.cells:
+        assert shown[cell.id].startswith(cell.source), f"{cell.id}: run `coursekit release {master.stem[:2]}`"
+
+
 def test_a_master_is_without_fault_and_clean(master):
     assert problems_of(master) == []
     notebook = nbformat.read(master, as_version=4)

@@ -41,6 +41,8 @@ def changed(base, changes, where):
 
 def load(exercise, answers):
     """The sources of the right ones, {name: [source]}, and the wrong ones, {name: [(points, words, source)]}."""
+    if (found := list(answers)) != (wanted := list(models(exercise))):
+        raise ValueError(f"{exercise}: answers to {found}, but those of the master are {wanted}")
     right, wrong = {}, {}
     for name, (kind, styles, mistakes) in answers.items():
         base = models(exercise)[name] if kind is MODEL else styles[0]
