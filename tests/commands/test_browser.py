@@ -435,7 +435,7 @@ def test_masks_are_filled_in_any_text(open_page):
 def test_heads_of_any_sentence(name, open_page):
     model, tokenizer = load(name)
     weights = np.full((4, 8 if name.startswith("gpt") else 4, 2, 2), 0.5)
-    page = open_page(AttentionHeads(["a", "b"], weights).in_browser(name, typed="a b"))
+    page = open_page(AttentionHeads(["a", "b"], weights, query=1).in_browser(name, typed="a b"))
     assert page.get_by_role("textbox", name="Text").input_value() == "a b"
     text = "Adam bought a lamp. [SEP] Later, Adam cleaned it." if name == "bert" else "Raised when a שлfile is closed."
     page.get_by_role("textbox", name="Text").fill(text)
@@ -451,6 +451,8 @@ def test_heads_of_any_sentence(name, open_page):
         assert r"\xd7" in words, "a byte of ש has a name"
         assert "\ufffd" not in words
     page.wait_for_function(f"document.querySelectorAll('.queries .token').length === {len(ids)}")
+    last = len(ids) - (2 if name == "bert" else 1)  # the last word, not the mark behind it
+    assert f"query ‘{readable(words[last])}’ ({last})" in status(page)
     with record_attention(model) as maps, torch.no_grad():
         model(*inputs)
     of = torch.stack([m[0][0] for m in maps.values()])

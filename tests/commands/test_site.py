@@ -716,6 +716,23 @@ def test_search_finds_a_word(open_page):
 
 
 @pytest.mark.browser
+def test_what_is_found_opens_at_its_first_match_and_no_button_hides_what_is_not_there(open_page):
+    page = open_page("site", "search.html?q=marmalade")
+    page.set_viewport_size({"width": 1280, "height": 300})
+    page.locator("#search-results li a", has_text="01 · Sums").click()
+    page.locator("span.highlighted").first.wait_for()
+    assert page.locator(".highlight-link").count() == page.locator(".highlight-link:visible").count()
+    page.wait_for_function("""() => {
+      const {top, bottom} = document.querySelector("span.highlighted").getBoundingClientRect();
+      return top > 0 && bottom < innerHeight && scrollY > 0;
+    }""")
+    page.evaluate("localStorage.setItem('sphinx_highlight_terms', 'nowhere')")
+    page.goto("http://course.test/lectures/01_sums.html")
+    page.wait_for_timeout(100)
+    assert page.locator(".highlight-link:visible").count() == 0
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_what_the_search_marks_can_be_read(scheme, open_page):
     page = open_page("site", "search.html?q=sums", scheme)
@@ -1008,6 +1025,18 @@ def test_enter_opens_the_answers_of_a_slide_and_folds_them(open_page):
     assert not answers.first.evaluate("answer => answer.open"), "it folds it once, and not twice"
     assert page.evaluate(SLIDE)["number"] == here
     assert len(seen) > 20
+
+
+@pytest.mark.browser
+def test_keys_that_come_while_the_slides_are_laid_out_count(open_page):
+    page = open_page("slides", "03_talk.html")
+    assert not page.evaluate("Reveal.isReady()")
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(READY)
+    page.wait_for_function("Reveal.getSlidePastCount() > 0 || document.querySelector('.fragment.visible')")
+    assert page.evaluate("Reveal.getProgress()") < 0.5
 
 
 @pytest.mark.browser

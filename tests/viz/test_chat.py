@@ -382,6 +382,22 @@ def test_live_another_text_begins_anew_and_nothing_is_sent_twice(browser):
 
 
 @pytest.mark.browser
+def test_a_new_conversation_begins_where_one_can_see_it(browser):
+    view = chat().live()
+    page = live_page(browser, "chat", view.data)
+    page.evaluate("document.body.style.paddingBottom = '3000px'")  # as in a lecture: more comes below
+    page.set_viewport_size({"width": 900, "height": 400})
+    for request in ("Who?", "Why?", "When?", "Where?", "What?"):
+        send(page, request)
+        for _ in MODELS:
+            told(page, view)
+    again = page.get_by_role("button", name="New conversation")
+    again.scroll_into_view_if_needed()
+    again.click()
+    assert 40 < again.bounding_box()["y"] < 400, "below the heading of a page"
+
+
+@pytest.mark.browser
 def test_live_a_late_answer_is_not_taken_for_another(browser):
     view = chat().live()
     page = live_page(browser, "chat", view.data)

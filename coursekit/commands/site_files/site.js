@@ -257,6 +257,12 @@ function lookUp() {
 
 lookUp();
 
+// --- from the search to the first match that is seen
+
+if (!location.hash && /\/search\.html/.test(document.referrer)) {
+  setTimeout(() => [...document.querySelectorAll("span.highlighted")].find((one) => one.checkVisibility())?.scrollIntoView({block: "center"}), 200);
+}
+
 // --- on paper: light, with everything that is folded
 
 const unfolded = [];

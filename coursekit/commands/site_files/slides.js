@@ -257,6 +257,9 @@ function openAnswers(event) {
 }
 
 async function begin() {
+  const early = []; // keys that are pressed while the slides are laid out
+  const keep = (event) => early.push(event.keyCode);
+  addEventListener("keydown", keep);
   releaseSliders();
   asOnAWideScreen();
   const reveal = document.querySelector(".reveal");
@@ -279,6 +282,7 @@ async function begin() {
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
     }}});
+  removeEventListener("keydown", keep);
   addEventListener("keydown", openAnswers);
   Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers");
   // Tab would go through what is on the slides before and after (hidden, they would take shapes along that figures share)
@@ -287,6 +291,7 @@ async function begin() {
   };
   for (const event of ["slidechanged", "overviewshown", "overviewhidden", "resize"]) Reveal.on(event, rest);
   rest();
+  for (const key of early) Reveal.triggerKey(key);
   const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
   Reveal.on("slidechanged", () => {
     fit();

@@ -146,7 +146,9 @@ async function heads(view, {source}) {
     const {weights: {dims, data: weights}} = await (reader.begin ? reader.read(ids) : reader.read(ids, segments));
     const tokens = ids.map((id) => readable(reader.words[id]));
     const packed = await packBytes(dims, Uint8Array.from(weights, (w) => Math.round(255 * w)));
-    view.shown = {...data, tokens, target: tokens, levels: 255, weights: packed, query: data.query === data.target.length - 1 ? tokens.length - 1 : Math.min(data.query, tokens.length - 1), error: ""};
+    const last = tokens.length - (reader.begin ? 1 : 2); // of the text: a BERT's ends with [SEP]
+    const query = data.query === data.target.length - 1 ? last : Math.min(data.query, last);
+    view.shown = {...data, tokens, target: tokens, levels: 255, weights: packed, query, error: ""};
     return {...view.shown, typed: source};
   });
 }

@@ -58,7 +58,7 @@ export function mount(el, data, {emit}) {
   const status = h("p", {"aria-live": "polite"});
   const typed = live ? field("Request", "Send", "", send) : h("p", {class: "hint"}, "These conversations are stored. Run the notebook to ask something of your own.");
   const input = typed.querySelector("input");
-  const again = h("button", {type: "button", onclick: startAgain}, "New conversation");
+  const again = h("button", {type: "button", style: "scroll-margin:5rem", onclick: startAgain}, "New conversation");
   if (live) typed.append(again);
   const legend = h("div", {class: "legend"}, "Probability of each token: ", ...scaleOf("0 %", "100 %"), ". Point at one, or reach it with Tab and the arrow keys.");
   box.append(title, examples, live ? h("label", {class: "label"}, "Text", text) : text, names, talk, status, typed, legend);
@@ -106,6 +106,7 @@ export function mount(el, data, {emit}) {
     open({text: text.value, requests: [], answers: models.map(() => [])});
     say("A new conversation about the text above.");
     input.focus({preventScroll: true});
+    again.scrollIntoView({block: "nearest"}); // what stood above it is gone
   }
 
   function send(request) {
