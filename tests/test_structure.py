@@ -16,6 +16,7 @@ import pytest
 
 from coursekit.commands.publish import colab_line, published_as, setup_cell
 from coursekit.commands.reading import PREDICT
+from coursekit.commands.site import ROOMS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "coursekit"
@@ -66,6 +67,11 @@ def imported(path: Path, late: bool = True) -> set[str]:
 
 def room_files() -> list[Path]:
     return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE)
+
+
+def test_the_reference_has_all_rooms_but_those_that_nobody_imports():
+    rooms = {".".join(path.parent.relative_to(PACKAGE).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert set(ROOMS) == rooms - {"", "commands", "grading.blank", "grading.checks"}
 
 
 @pytest.mark.parametrize("path", room_files(), ids=lambda p: p.relative_to(PACKAGE).as_posix())

@@ -224,6 +224,10 @@ def no_cell_ids(notebook):
         del cell["id"]
 
 
+def half_renamed(notebook):
+    next(c for c in notebook["cells"] if c["id"] == "luong_score")["id"] = "score"
+
+
 def other_points(notebook):
     next(c for c in notebook["cells"] if c["id"] == "check-luong_score")["metadata"]["nbgrader"]["points"] = 16
 
@@ -249,6 +253,7 @@ def imported_early(notebook):
         (duplicate_grade_id, "duplicate grade_id 'title'"),
         (duplicate_cell_id, "duplicate cell id"),
         (missing_id, "has no grade_id"),
+        (half_renamed, "cell 'score' has the grade_id 'luong_score', but must have its id"),
         (no_cell_ids, "no cell ids"),
         (other_points, "the points add up to 101, not 100"),
         (outputs, "'imports' has outputs"),
