@@ -708,6 +708,20 @@ def test_what_was_worked_through_is_remembered(open_page):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("printed", "columns"),
+    [
+        ("a     0.5   12\nbb    0.7    3", True),
+        ("unigram  'This method returns what'\nbigram   'This method returns'", False),
+        ("a     0.5   12\na sentence", False),
+    ],
+)
+def test_what_is_printed_in_columns_is_not_wrapped_and_names_with_sentences_are(printed, columns, open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    assert page.evaluate("(text) => inColumns(text)", printed) == columns
+
+
+@pytest.mark.browser
 def test_search_finds_a_word(open_page):
     page = open_page("site", "search.html?q=marmalade")
     found = page.locator("#search-results li a")

@@ -119,8 +119,8 @@ addEventListener("DOMContentLoaded", mountNear); // now, the models that answer 
 
 // --- what is printed in columns
 
-/** Whether lines have numbers or words below each other, with runs of spaces between them. */
-const inColumns = (/** @type {string} */ text) => text.split("\n").filter((line) => /\S {2,}\S/.test(line)).length > 1;
+/** Whether lines have numbers or words below each other, with runs of spaces between them; a name and what it says are no columns. */
+const inColumns = (/** @type {string} */ text) => text.split("\n").filter((line) => /\S {2,}\S.* {2,}\S/.test(line)).length > 1;
 
 for (const printed of article?.querySelectorAll(".cell_output .output:not(.text_html) pre") ?? []) printed.classList.toggle("columns", inColumns(printed.textContent));
 
