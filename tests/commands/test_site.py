@@ -776,6 +776,7 @@ def test_the_search_shows_the_text_of_a_page_and_not_its_menus(open_page):
     [
         ("Jam", "The glossary says of it: Of oranges.", ["docs/glossary.html#term-marmalade"]),
         ("pith", "The glossary says of it: What is around it.", ["docs/glossary.html#term-peel-and-pith"]),
+        ("Marmalades", "The glossary says of it: Of oranges.", ["docs/glossary.html#term-marmalade"]),
         ("marmelad", "Did you mean marmalade? The glossary says of that: Of oranges.",
          ["?q=marmalade", "docs/glossary.html#term-marmalade"]),
         ("τ", "What a letter means in each lecture stands in Notation.", ["docs/notation.html"]),

@@ -237,12 +237,15 @@ function distance(a, b) {
   return row.at(-1);
 }
 
+/** A term as it is compared: "KV-caches" is "kv cache", "queries" is "query", "[CLS]" is "cls". */
+const plain = (/** @type {string} */ term) => term.trim().toLowerCase().replace(/[[\]]/g, "").replace(/-/g, " ").replace(/ies$/, "y").replace(/(?<=..[^s])s$/, "");
+
 function lookUp() {
-  const asked = new URLSearchParams(location.search).get("q")?.trim().toLowerCase();
+  const asked = plain(new URLSearchParams(location.search).get("q") ?? "");
   const results = document.getElementById("search-results");
   if (!asked || !results) return;
   const parts = (name) => [name, ...name.split(/, | and /)]; // "top-k" of "top-k and top-p"
-  const near = TERMS.flatMap((term) => term[0].flatMap(parts).map((name) => ({name, term, by: distance(asked, name.toLowerCase())}))).sort((a, b) => a.by - b.by)[0];
+  const near = TERMS.flatMap((term) => term[0].flatMap(parts).map((name) => ({name, term, by: distance(asked, plain(name))}))).sort((a, b) => a.by - b.by)[0];
   const said = document.createElement("p");
   const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
   if (near && near.by <= Math.min(2, asked.length / 4)) { // one letter in four: "atention", "embeding"
