@@ -148,6 +148,10 @@ def report(path: Path, out: Path, result: dict) -> bool:
         f"Executed notebook, page and claims: {out / path.stem}", highlight=False, markup=False, soft_wrap=True
     )
     say_what_is_to_do([path])
+    readme = lectures.home() / "README.md"
+    rows = readme.read_text(encoding="utf-8").splitlines() if readme.exists() else []
+    if any("TODO" in row and f"notebooks/{path.name}" in row for row in rows):
+        say(f"TODO left in README.md, in the row of {path.stem}")
     if result["error"]:
         fail(result["error"])
     return result["error"] is not None

@@ -57,6 +57,7 @@ def test_the_lecture_runs_and_its_claims_hold(house, tmp_path):
     done = run(house, "coursekit", "run", "98", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\d+ TODOs? left in .*98_odds_and_ends\.ipynb", done.stdout)
+    assert "TODO left in README.md, in the row of 98_odds_and_ends" in done.stdout
     claims = json.loads((tmp_path / "98_odds_and_ends/claims.json").read_text("utf-8"))
     assert len(claims) == 3
     assert all(claim["ok"] for claim in claims)
