@@ -41,7 +41,8 @@ def main() -> None:
             wrong += [f"{path.stem}, {i} on paper: {height} pixels of 720" for i, height in page.evaluate(PRINTED)]
             page.emulate_media(media="screen")
         browser.close()
-    print("" if wrong else "All fit.")
+    if not wrong:
+        print("All fit.")
     sys.exit("\n".join(wrong) or 0)  # an empty text would be a failure
 
 

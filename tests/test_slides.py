@@ -34,4 +34,4 @@ def test_a_slide_that_does_not_fit_is_named(tall, says, monkeypatch, capsys):
         slides.main()
     assert ended.value.code == says
     assert measured == [path for path in lectures() if path.stem == "03_self_attention"]
-    assert capsys.readouterr().out == "03_self_attention: 1 slides\n"
+    assert capsys.readouterr().out == "03_self_attention: 1 slides\n" + "All fit.\n" * (says == 0)
