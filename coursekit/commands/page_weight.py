@@ -39,6 +39,7 @@ def lighter(page: str, searches: bool) -> str:
     page = re.sub(r"<title>(.+) — \1</title>", r"<title>\1</title>", page)  # the front page is called as the site
     # its first part, the site's name, is in no part that a screen reader could go to
     page = page.replace('id="pst-primary-sidebar"', 'id="pst-primary-sidebar" role="navigation" aria-label="Site"')
+    page = re.sub(r'(<p class="(?:collapsed|expanded) admonition-title">(?:Show|Hide) the )source<', r"\1code<", page)
     # it is called what one reads on it
     page = page.replace('<summary aria-label="Toggle hidden content">', "<summary>")
     return without_empty_headers(re.sub(r'<span class="(?:n|p|w)">([^<]*)</span>', r"\1", page))

@@ -187,7 +187,7 @@ def is_field(app: Any, what: str, name: str, member: Any, skip: bool, options: A
 
 
 def linked(app: Any, page: str, source: list[str]) -> None:
-    """Where a notebook names the README or an exercise, link its page, and offer its model in one file.
+    """Where a notebook names the README or an exercise, link its page; offer its slides, and its model in one file.
 
     Its figures and the scripts of its widgets are put into files. A notebook that is downloaded stays as it is.
     """
@@ -207,6 +207,9 @@ def linked(app: Any, page: str, source: list[str]) -> None:
         for output in cell.get("outputs", []):
             if shown := "".join(output.get("data", {}).get("text/html", [])):
                 output["data"]["text/html"] = with_parts_apart(shown, Path(app.srcdir, "_static", "parts"))
+    if page.startswith("lectures/") and any(cell.get("outputs") for cell in notebook["cells"]):
+        slides = f'<a href="../slides/{page.removeprefix("lectures/")}.html">This lecture as slides</a>'
+        notebook["cells"][0]["source"] += f"\n\n{slides}"
     if page.startswith("lectures/") and (model := model_of(page)):
         link = f'<a href="../_static/{model}_single.py" download>The model in one file</a>, with everything it uses'
         short = f'<a href="../_static/{model}_plain.py" download>shorter</a>, without its checks'
@@ -227,6 +230,8 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
         results: where ``coursekit run`` left its results.
         say: is told, in one sentence each, what about the site is not as it should be.
     """
+    from coursekit.commands.slides import slides
+
     need()
     if out.exists() and (not out.is_dir() or any(out.iterdir())) and not (out / "objects.inv").exists():
         raise LectureError(f"{out} is no site and not empty: name a new folder")
@@ -247,6 +252,9 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
         for file in made.rglob("*.html"):
             file.write_text(lighter(file.read_text("utf-8"), file.name == "search.html"), encoding="utf-8")
         smaller_styles(made)
+        for path in lectures():
+            if (results / path.stem / "notebook.ipynb").exists():
+                slides(path, results, made / "slides")
         (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
         if out.exists():
             out.rename(old)
@@ -369,14 +377,14 @@ def first_line(notebook: Any) -> str:
 
 
 def for_sphinx(notebook: Any, known: set[str]) -> Any:
-    """Folded code as myst-nb folds it; links to the package's code lead to its page, where there is one."""
+    """Folded code as myst-nb folds it, and the setup; links to the package's code lead to its page, if there is one."""
 
     def target(match: re.Match[str]) -> str:
         name = match[1].replace("/", ".")
         return f'href="../_modules/{match[1]}.html' if name in known else match[0]
 
     for cell in notebook.cells:
-        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        if cell.metadata.get("jupyter", {}).get("source_hidden") or cell.id == "setup":
             cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
         for output in cell.get("outputs", []):
             page = output.get("data", {}).get("text/html")

@@ -13,6 +13,7 @@ from coursekit.commands.lectures import FOLDED, LectureError, markdown_html
 from coursekit.commands.reading import after_questions
 from coursekit.commands.site import executed, first_line, need, number, read_packaged, without_kernel
 from coursekit.files import write_atomically
+from coursekit.viz.widget import PRESENTED
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")  # one of them prints
 
@@ -54,6 +55,7 @@ def slides(path: Path, results: Path, out: Path) -> Path:
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
     resources = {"metadata": {"name": first_line(notebook)}, **looks}
     page, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)
+    page = page.replace(PRESENTED, "")  # for JupyterLab; one that moves to another slide styles the whole page anew
     copy_reveal(out / "reveal.js")
     file = out / f"{path.stem}.html"
     write_atomically(file, lambda temporary: temporary.write_text(page, encoding="utf-8"))

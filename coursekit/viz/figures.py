@@ -140,11 +140,13 @@ def figure_html(figure: Figure) -> str:
     used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', drawing))
     drawing = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", drawing)
     drawing = re.sub(r"#000000\b", "currentColor", drawing)
-    top, inside = drawing.split(">", 1)
+    # a style sheet that speaks of every element would do so for the whole page: what the drawing says is inherited
+    top, inside = re.sub(r"<style[^>]*>\*\{[^}]*\}</style>", "", drawing).split(">", 1)
     width, view = re.search(r'width="([\d.]+)pt"', top)[1], re.search(r'viewBox="[^"]*"', top)[0]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {view} '
         f'class="ck-grows" role="img" aria-label="{html.escape(described(figure))}" fill="currentColor" '
+        'stroke-linejoin="round" stroke-linecap="butt" '
         f'style="width:{float(width):.0f}pt;max-width:100%;height:auto">{PRESENTED}{inside.strip()}'
     )
 

@@ -302,7 +302,7 @@ def test_a_page_waits_for_its_styles_and_one_small_script_alone(course):
     """Catches the theme's 1.5 MB of icons as a script, and the index of all words on pages that search for none."""
     options, index = "documentation_options.js", "searchindex.js"
     search = {"doctools.js", "sphinx_highlight.js", "sphinx-book-theme.js", "searchtools.js", "language_data.js", index}
-    pages = list((course / "build" / "site").rglob("*.html"))
+    pages = [page for page in (course / "build" / "site").rglob("*.html") if "slides" not in page.parts]
     assert len(pages) > 10
     for page in pages:
         text = page.read_text("utf-8")
@@ -660,6 +660,24 @@ def test_a_lecture_on_a_model_offers_it_in_one_file(course):
     assert offered == ["02_vit"]
     for kind in ("single", "plain"):
         assert f'href="../_static/vit_{kind}.py"' in (pages / "lectures" / "02_vit.html").read_text("utf-8")
+
+
+def test_folds_are_called_by_what_is_in_them(course):
+    pages = "".join(page.read_text("utf-8") for page in (course / "build" / "site" / "lectures").glob("*.html"))
+    told = set(re.findall(r'<p class="collapsed admonition-title">Show the ([^<]*)<', pages))
+    assert told == {"code"}
+
+
+@pytest.mark.browser
+def test_an_executed_lecture_leads_to_its_slides(open_page, course):
+    pages = course / "build" / "site"
+    linked = {page.stem for page in pages.glob("lectures/*.html") if "/slides/" in page.read_text("utf-8")}
+    assert linked == {page.stem for page in pages.glob("slides/*.html")} == {"01_sums", "02_vit"}
+    page = open_page("site", "lectures/01_sums.html")
+    page.get_by_role("link", name="This lecture as slides").click()
+    page.wait_for_url("**/slides/01_sums.html")
+    page.wait_for_function("window.Reveal?.isReady()")
+    assert page.locator("section.present section.present h1").inner_text().startswith("01 · Sums")
 
 
 @pytest.mark.browser

@@ -30,10 +30,10 @@ from coursekit.grading.parts import (
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
 from coursekit.grading.rules import borrowed_in
 from tests.conftest import FULL
-from tests.grading.answers import changed
+from tests.grading.answers import answers_of, changed, trained
 
 EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}
-ANSWERS = {name: importlib.import_module(f"tests.grading.answers.{name[3:]}") for name in EXERCISES}
+ANSWERS = {name: answers_of(name) for name in EXERCISES}
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +68,6 @@ def part_of(exercise, answer):
     return getattr(checks_of(exercise), check.removeprefix(CHECK))
 
 
-def trained(part):
-    """Whether what is checked is the result of a training, which is examined anew, and slowly, for each seed."""
-    return part.seconds > Part.seconds
-
-
 def cases(which):
     return [
         pytest.param(
@@ -84,13 +79,9 @@ def cases(which):
         )
         for exercise, module in ANSWERS.items()
         for answer, all_of_it in getattr(module, which).items()
-        for number, wrong in enumerate(all_of_it[: how_many(which, part_of(exercise, answer))])
+        if FULL or which == "MUTANTS" or not trained(part_of(exercise, answer))  # test_marking.py trains one of those
+        for number, wrong in enumerate(all_of_it)
     ]
-
-
-def how_many(which, part):
-    """One right answer of another style than the master's, where each is a training; all of the rest."""
-    return 1 if which == "RIGHT" and trained(part) and not FULL else None
 
 
 @pytest.mark.parametrize(("exercise", "answer", "mutant"), cases("MUTANTS"))

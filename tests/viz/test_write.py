@@ -358,6 +358,22 @@ def test_the_list_stands_at_the_cursor(browser, width):
 
 
 @pytest.mark.browser
+def test_a_long_text_is_scrolled_and_its_list_stands_at_the_cursor(browser):
+    page = page_of(browser, Write("line\n" * 80, {"line\n" * 80: [("a", 0.5)]})._repr_html_())
+    sheet = page.locator(".sheet")
+    assert sheet.bounding_box()["height"] < page.viewport_size["height"] / 2
+    area(page).focus()
+    area(page).evaluate("(el) => el.setSelectionRange(400, 400)")
+    sheet.evaluate("el => { el.scrollTop = el.scrollHeight; }")
+    page.keyboard.press("Tab")
+    for moved in (0, -60):
+        sheet.evaluate("(el, moved) => { el.scrollTop += moved; }", moved)
+        page.evaluate("new Promise(requestAnimationFrame)")
+        caret, shown = page.locator(".mirror span").bounding_box(), page.get_by_role("listbox").bounding_box()
+        assert 0 <= shown["y"] - caret["y"] < 50
+
+
+@pytest.mark.browser
 def test_live_free_typing_asks_once(browser):
     view = GROWN.live(model)
     page = live_page(browser, "write", view.data)

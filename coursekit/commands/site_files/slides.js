@@ -8,7 +8,7 @@ const MARGIN = 40; // below the last line of what is cut, with the frames around
 const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a widget for its colours in the dark
 const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
   ul, ol, table, tbody, pre, code, blockquote`;
-const LARGEST = 1.6; // a figure or a widget, where there is room
+const ZOOMS = Array.from({length: 12}, (_, i) => SMALLEST + i / 10); // of figures and widgets, up to where there is room
 const HEADING = "h1, h2, h3, h4, h5, h6";
 const LEAST = 3; // lines of a listing that stand together
 const SHORT = 12; // lines of one that is not cut
@@ -122,17 +122,32 @@ function restOf(slide) {
   return below(slide, slide.getBoundingClientRect().top + HEIGHT - MARGIN) ?? behindFirst(slide);
 }
 
-/** Let a slide go on on another one, and that on a third, until each fits. */
-function divide(slide) {
-  if (heightOf(slide) <= HEIGHT) return;
-  const almost = heightOf(slide) * (slide.children.length === 1 ? SMALLER : A_LITTLE) <= HEIGHT;
-  const rest = almost ? null : restOf(slide);
-  if (rest) {
-    rest.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
-    slide.after(rest);
-    divide(rest);
+/** Show what a slide holds, hidden until now, as far as is needed to see that it does not fit: what moves on to the next
+ *  slide unseen takes no time. */
+function lookAt(slide) {
+  for (const part of slide.querySelectorAll(":scope > .later")) {
+    if (heightOf(slide) * SMALLER > HEIGHT) return;
+    part.classList.remove("later");
+    narrow(part);
   }
-  shrink(slide);
+}
+
+/** Let a slide go on on another one, and that on a third, until each fits; returns all of them. Only the one that is looked
+ *  at is laid out: a hundred with all their widgets take long. */
+function divide(slide) {
+  const made = [];
+  for (let one = slide, rest = null; one; one = rest) {
+    one.classList.add("fitting");
+    lookAt(one);
+    const tall = heightOf(one);
+    const almost = tall * (one.children.length === 1 ? SMALLER : A_LITTLE) <= HEIGHT;
+    rest = tall <= HEIGHT || almost ? null : restOf(one);
+    one.classList.remove("fitting");
+    rest?.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
+    if (rest) one.after(rest);
+    made.push(one);
+  }
+  return made;
 }
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -150,14 +165,21 @@ async function settled() {
 /** Draw the figures and widgets of a slide as large as there is room for; a widget takes a moment to lay itself out anew. */
 async function enlarge(slide) {
   const shown = [...slide.querySelectorAll(".jp-OutputArea-output:has(.ck, svg, img)")];
-  const set = (parts, zoom) => { for (const part of parts) part.style.zoom = zoom; };
   if (!shown.length) return;
-  for (let zoom = LARGEST; zoom >= SMALLEST; zoom -= 0.1) {
-    set(shown, zoom > 1 ? zoom : "");
-    set(slide.children, zoom < 0.95 ? zoom : "");
-    if (slide.querySelector(".ck")) await settled();
-    if (heightOf(slide) <= HEIGHT && shown.every((one) => one.scrollWidth <= one.clientWidth + 1)) return;
+  const waits = Boolean(slide.querySelector(".ck"));
+  const fits = async (zoom) => {
+    for (const part of shown) part.style.zoom = zoom > 1 ? zoom : "";
+    for (const part of slide.children) part.style.zoom = zoom < 0.95 ? zoom : "";
+    if (waits) await settled();
+    return heightOf(slide) <= HEIGHT && shown.every((one) => one.scrollWidth <= one.clientWidth + 1);
+  };
+  let fitting = 0, tooLarge = ZOOMS.length; // what is smaller fits, too: halved until two neighbours are left
+  while (tooLarge - fitting > 1) {
+    const middle = (fitting + tooLarge) >> 1;
+    if (await fits(ZOOMS[middle])) fitting = middle;
+    else tooLarge = middle;
   }
+  await fits(ZOOMS[fitting]);
 }
 
 /** Whether nothing stands above it on its slide: it answers the slide before, and folded it would leave this one empty. */
@@ -172,13 +194,13 @@ function isFirst(answer) {
 async function divideOpened(slide) {
   const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
   for (const answer of answers) { answer.classList.add("answer"); answer.open = true; }
-  const next = slide.nextElementSibling;
-  divide(slide);
+  const made = divide(slide);
   for (const answer of answers) answer.open = isFirst(answer);
-  for (let one = slide; one && one !== next; one = one.nextElementSibling) {
-    for (const part of one.children) part.style.zoom = "";
+  for (const one of made) {
+    one.classList.add("fitting");
     shrink(one);
     await enlarge(one);
+    one.classList.remove("fitting");
   }
 }
 
@@ -224,13 +246,14 @@ function asOnAWideScreen() {
   }
 }
 
-/** What is printed and what is listed is drawn smaller, where its lines are then whole. */
-function narrow() {
-  for (const pre of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".fitting pre"))) {
-    pre.style.setProperty("white-space", "pre", "important");
-    const zoom = pre.clientWidth / pre.scrollWidth;
+/** What is printed and what is listed in `part` is drawn smaller, where its lines are then whole. */
+function narrow(part) {
+  const all = /** @type {HTMLElement[]} */ ([...part.querySelectorAll("pre")]);
+  for (const pre of all) pre.style.setProperty("white-space", "pre", "important");
+  const zooms = all.map((pre) => pre.clientWidth / pre.scrollWidth), sizes = all.map((pre) => parseFloat(getComputedStyle(pre).fontSize));
+  for (const [i, pre] of all.entries()) {
     pre.style.whiteSpace = "";
-    if (zoom < 1 && zoom >= READABLE) pre.style.fontSize = `${0.99 * zoom * parseFloat(getComputedStyle(pre).fontSize)}px`;
+    if (zooms[i] < 1 && zooms[i] >= READABLE) pre.style.fontSize = `${0.99 * zooms[i] * sizes[i]}px`;
   }
 }
 
@@ -265,12 +288,13 @@ async function begin() {
   const reveal = document.querySelector(".reveal");
   await Promise.all([document.fonts.ready, ...[...document.images].map((image) => image.decode().catch(() => {}))]);
   reveal.classList.add("measured");
-  for (const slide of document.querySelectorAll(".slides > section > section")) {
-    slide.parentElement.classList.add("fitting"); // one at a time: a hundred with all their widgets take long to lay out
-    slide.classList.add("fitting");
-    narrow();
+  const whole = document.querySelectorAll(".slides > section > section");
+  for (const part of document.querySelectorAll(".slides > section > section > *")) part.classList.add("later");
+  for (const [i, slide] of whole.entries()) {
+    reveal.dataset.done = `${Math.round(100 * i / whole.length)} %`;
+    slide.parentElement.classList.add("fitting");
     await divideOpened(slide);
-    for (const one of document.querySelectorAll(".fitting")) one.classList.remove("fitting");
+    slide.parentElement.classList.remove("fitting");
   }
   reveal.classList.remove("measured");
   const slides = [...document.querySelectorAll(".slides > section > section")];

@@ -93,7 +93,7 @@ export function mount(el, data, {emit}) {
   // --- a picture of the reader's --------------------------------------------------------------------------------
 
   function own() {
-    const colour = h("input", {type: "color", value: "#d02020", "aria-label": "Colour"});
+    const colour = h("input", {type: "color", value: "#d02020"});
     file = h("input", {type: "file", accept: "image/*", "aria-label": "Load a picture", onchange: async () => {
       error.textContent = "";
       const loaded = file.files[0] && await createImageBitmap(file.files[0]).catch(() => null);
@@ -144,7 +144,7 @@ export function mount(el, data, {emit}) {
       if (line) ask((pen) => { pen.drawImage(latest ?? image, 0, 0, width, height); stroke(pen); });
       line = null;
     });
-    return h("div", {class: "row own"}, h("label", {class: "typed"}, "Your picture:", file), draws, h("label", {}, "in ", colour), fill);
+    return h("div", {class: "row own"}, h("label", {class: "typed"}, "Your picture:", file), draws, h("label", {}, "Colour ", colour), fill);
   }
 
   /** Ask about the picture that `draw` makes. */

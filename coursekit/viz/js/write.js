@@ -11,7 +11,8 @@ const STYLE = `
 .ck .error { min-height:0; color:var(--accent2); }
 .ck .hint { color:var(--soft); margin-top:6px; }
 .ck .hint kbd { font:inherit; border:1px solid var(--line); border-radius:4px; padding:0 5px; background:var(--field); color:var(--ink); white-space:nowrap; }
-.ck .paper { position:relative; display:grid; margin-top:6px; font-size:20px; line-height:1.5; }
+.ck .paper { position:relative; margin-top:6px; font-size:20px; line-height:1.5; }
+.ck .sheet { display:grid; max-height:max(45vh, 160px); overflow-y:auto; }
 .ck textarea, .ck .mirror { grid-area:1 / 1; font:inherit; width:100%; min-width:0; min-height:2em; margin:0; padding:8px 10px; border:1px solid var(--line);
   border-radius:6px; letter-spacing:normal; word-spacing:normal; white-space:pre-wrap; overflow-wrap:anywhere; unicode-bidi:plaintext; text-align:start; }
 .ck textarea { display:block; overflow:hidden; resize:none; color:var(--ink); background:var(--field); }
@@ -36,7 +37,8 @@ export function mount(el, data, {emit}) {
   const [mark, before, after] = [h("span"), document.createTextNode(""), document.createTextNode("")];
   const mirror = h("div", {class: "mirror", "aria-hidden": "true"}, before, mark, after); // as wide and high as the field; tells where the cursor is
   const list = h("div", {class: "bars popup", role: "listbox", id: name, "aria-label": "Suggestions", hidden: ""});
-  const paper = h("div", {class: "paper"}, mirror, area, list);
+  const sheet = h("div", {class: "sheet", onscroll: () => place()}, mirror, area);
+  const paper = h("div", {class: "paper"}, sheet, list);
   const suggest = h("button", {type: "button", onclick: () => { area.focus({preventScroll: true}); ask(); }}, "Suggest");
   const again = h("button", {type: "button", onclick: startAgain}, "Start again");
   const key = (text) => h("kbd", {}, text);
@@ -124,8 +126,8 @@ export function mount(el, data, {emit}) {
     if (!isOpen()) return;
     const [line, wide] = [parseFloat(getComputedStyle(mirror).lineHeight), list.offsetWidth];
     list.style.left = `${Math.max(0, Math.min(mark.offsetLeft, paper.clientWidth - wide))}px`;
-    list.style.top = `${mark.offsetTop + line + 2}px`;
-    paper.style.marginBottom = `${Math.max(0, list.offsetTop + list.offsetHeight - area.offsetHeight) + 6}px`;
+    list.style.top = `${mark.offsetTop - sheet.scrollTop + line + 2}px`;
+    paper.style.marginBottom = `${Math.max(0, list.offsetTop + list.offsetHeight - sheet.offsetHeight) + 6}px`;
   }
 
   function choose(i) {

@@ -7,11 +7,13 @@ may be a tuple of such replacements, too. The base is MODEL, the model answer, o
 """
 
 import functools
+import importlib
 import re
 
 import nbformat
 
 from coursekit.commands.lectures import home
+from coursekit.grading.parts import Part
 from coursekit.grading.release import mark_up
 
 MODEL, FIRST = "the model answer", "the first right answer"
@@ -26,6 +28,16 @@ def models(exercise):
         for cell in cells
         if mark_up(cell).get("solution") and cell.cell_type == "code"
     }
+
+
+def answers_of(exercise):
+    """The module with the exercise's answers, right and wrong ones."""
+    return importlib.import_module(f"tests.grading.answers.{exercise[3:]}")
+
+
+def trained(part):
+    """Whether what is checked is the result of a training, which is examined anew, and slowly, for each seed."""
+    return part.seconds > Part.seconds
 
 
 def changed(base, changes, where):
