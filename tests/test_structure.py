@@ -226,6 +226,15 @@ def test_a_notebook_has_the_anatomy_of_a_lecture(lecture):
         assert True in kinds, f"{ids[prompt]}: no folded answer before the next prompt {SEE}"
 
 
+def test_title_plan_and_readme_agree_on_the_minutes(lecture):
+    title, plan = lecture.cells[0].source, next(cell.source for cell in lecture.cells if cell.id == "prerequisites")
+    minutes = int(re.search(r"About (\d+) minutes", title)[1])
+    parts = sum(map(int, re.findall(r"^\| \d+ · [^|]* \| (\d+) \|", plan, re.MULTILINE)))
+    assert abs(parts - minutes) <= 5, f"the parts take {parts} minutes, the title says {minutes} {SEE}"
+    row = re.search(rf"^\| {title[2:4]} \|.*?\| (\d+) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert int(row[1]) == minutes, f"README.md says {row[1]} minutes, the title {minutes} {SEE}"
+
+
 def test_charts_can_be_read_from_the_last_row_and_in_the_dark(lecture):
     """Whatever is wider than a page is drawn smaller there; a dark grey vanishes in the dark, a light one shouts."""
     for name, source in ((cell.id, cell.source) for cell in lecture.cells if cell.cell_type == "code"):

@@ -1141,6 +1141,9 @@ def divided(page, content: str, word: str) -> list[int | None]:
     )
 
 
+PRE = "<pre style='font: 20px/40px monospace'>ROWS</pre>"
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("n", "before", "row", "frame"),
@@ -1151,7 +1154,8 @@ def divided(page, content: str, word: str) -> list[int | None]:
             "<tr><td>row</td></tr>",
             "<div><table><thead><tr><th>head</th></tr></thead><tbody>ROWS</tbody></table></div>",
         ),
-        (10, 400, "row\n", "<div><pre style='font: 20px/40px monospace'>ROWS</pre></div>"),
+        (10, 400, "row\n", f"<div>{PRE}</div>"),
+        (20, 400, "row\n", f"<div>{PRE}</div>"),  # printed, and a slide holds it when it is drawn smaller
     ],
 )
 def test_a_small_table_or_a_short_listing_is_not_cut(n, before, row, frame, open_page):
@@ -1161,6 +1165,15 @@ def test_a_small_table_or_a_short_listing_is_not_cut(n, before, row, frame, open
     assert divided(page, shown.format(before).replace("ROWS", row * n), "row") == [0, n]
     here, there = divided(page, shown.format(400).replace("ROWS", row * 40), "row")
     assert here > 0 < there, "a long one is"
+
+
+@pytest.mark.browser
+def test_a_listing_that_is_not_short_fills_the_slide_that_it_begins_on(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    shown = f'<p>Before.</p><div style="height: 300px">&nbsp;</div><div class="highlight">{PRE}</div>'
+    here, there = divided(page, shown.replace("ROWS", "row\n" * 20), "row")
+    assert here > 0 < there
 
 
 @pytest.mark.browser

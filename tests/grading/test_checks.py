@@ -1,6 +1,7 @@
 """What a check tells a student: every wrong answer its own words and points, every right answer its points."""
 
 import contextlib
+import functools
 import importlib
 import itertools
 import linecache
@@ -42,23 +43,43 @@ def one_order(monkeypatch):
     monkeypatch.setattr(random, "SystemRandom", lambda: random.Random(0))
 
 
+def execute(cell, source, names):
+    """Run ``source`` as what stands in the cell, unless it installs the course."""
+    if "%pip" not in source:
+        exec(compile(source, cell.id, "exec"), names)
+
+
+def is_given(cell):
+    about = mark_up(cell)
+    return cell.cell_type == "code" and not about.get("grade") and not about.get("solution")
+
+
+@functools.lru_cache(maxsize=1)
+def given_before(exercise, place):
+    """What the given cells before an answer define, twice, since answers add to the first; and torch's state then."""
+    names = {}
+    for cell in filter(is_given, EXERCISES[exercise].cells[:place]):
+        execute(cell, cell.source, names)
+    return names, dict(names), torch.get_rng_state()
+
+
 def namespace(exercise, answer, source):
     """Everything that the exercise's cells define, with ``source`` as the answer called ``answer``.
 
-    Only the given cells that the answer's part needs are run, and no check.
+    Only the given cells that the answer's part needs are run, and no check. Those before the answer are run once for
+    all its variants, one after the other, unless it trains, which changes what it is given.
     """
-    names = {}
-    cells = EXERCISES[exercise].cells
+    cells, part = EXERCISES[exercise].cells, part_of(exercise, answer)
     place = next(i for i, cell in enumerate(cells) if mark_up(cell).get("grade_id") == answer)
-    for i, cell in enumerate(cells):
-        about = mark_up(cell)
-        if about.get("grade") and i > place:
-            part = getattr(checks_of(exercise), about["grade_id"].removeprefix(CHECK))
-            return names.get(part.result), part
-        if cell.cell_type == "code" and not about.get("grade") and (not about.get("solution") or i == place):
-            text = source if i == place else "" if "%pip" in cell.source else cell.source
-            exec(compile(text, cell.id, "exec"), names)
-    raise AssertionError(f"no check after {answer}")
+    names, before, state = (given_before.__wrapped__ if trained(part) else given_before)(exercise, place)
+    names.clear()
+    names.update(before)
+    torch.set_rng_state(state)
+    execute(cells[place], source, names)
+    for cell in itertools.takewhile(lambda cell: not mark_up(cell).get("grade"), cells[place + 1 :]):
+        if is_given(cell):
+            execute(cell, cell.source, names)
+    return names.get(part.result), part
 
 
 def part_of(exercise, answer):

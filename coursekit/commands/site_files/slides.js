@@ -71,10 +71,16 @@ function linesBelow(pre, bottom) {
 /** Whether `el` is a table that is not cut. */
 const isSmallTable = (el) => el.matches("table") && el.getBoundingClientRect().height < HEIGHT / 3;
 
+/** Whether the lines of `pre` stay together: a short listing, and what is printed, where a slide can hold it. */
+function isShort(pre) {
+  if (pre.textContent.trim().split("\n").length <= SHORT) return true;
+  return !pre.matches(".highlight pre") && SMALLER * pre.getBoundingClientRect().height <= HEIGHT - MARGIN;
+}
+
 /** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
 function below(el, bottom) {
   if (!el.matches(CUTTABLE)) return null;
-  if (el.matches("pre")) return el.textContent.trim().split("\n").length > SHORT ? linesBelow(el, bottom) : null;
+  if (el.matches("pre")) return isShort(el) ? null : linesBelow(el, bottom);
   if (isSmallTable(el)) return null;
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
   let first = parts.findIndex((part) => bottomOf(part) > bottom);
