@@ -758,6 +758,10 @@ def test_what_is_found_opens_at_its_first_match_and_no_button_hides_what_is_not_
       const {top, bottom} = document.querySelector("span.highlighted").getBoundingClientRect();
       return top > 0 && bottom < innerHeight && scrollY > 0;
     }""")
+    page.evaluate("localStorage.setItem('sphinx_highlight_terms', 'search')")
+    page.goto("http://course.test/lectures/01_sums.html")
+    page.wait_for_function("!document.querySelector('.highlight-link .highlighted')")
+    assert page.locator(".highlight-link").last.inner_text() == "Hide Search Matches"
     page.evaluate("localStorage.setItem('sphinx_highlight_terms', 'nowhere')")
     page.goto("http://course.test/lectures/01_sums.html")
     page.wait_for_timeout(100)
@@ -1125,13 +1129,13 @@ def test_above_a_slide_without_a_title_a_root_is_a_root(open_page):
 def divided(page, content: str, word: str) -> list[int | None]:
     """How often ``word`` stands on a slide with this content, and on the next one; None if there is none."""
     return page.evaluate(
-        """([content, word]) => {
+        """async ([content, word]) => {
           const slide = document.createElement("section");
           slide.innerHTML = content;
           document.querySelector(".slides > section").append(slide);
           document.querySelector(".reveal").classList.add("measured");
           for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
-          divide(slide);
+          await divide(slide);
           const next = slide.nextElementSibling;
           const found = [slide, next].map((one) => one && one.textContent.split(word).length - 1);
           for (const one of [slide, next]) one?.remove();

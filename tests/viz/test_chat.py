@@ -354,6 +354,26 @@ def test_live_one_model_after_the_other_and_a_second_turn(browser):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("way", ["Enter", "Send"])
+def test_live_the_field_stays_in_sight_as_the_conversation_grows(browser, way):
+    view = chat().live()
+    page = live_page(browser, "chat", view.data)
+    page.set_viewport_size({"width": 900, "height": 400})
+    field = page.get_by_role("textbox", name="Request")
+    for n in range(3):
+        field.fill(f"What? {n}")
+        if way == "Enter":
+            page.keyboard.press("Enter")
+        else:
+            page.get_by_role("button", name="Send").click()
+        for _ in MODELS:
+            told(page, view)
+        box = field.bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 401
+
+
+@pytest.mark.browser
 def test_live_another_text_begins_anew_and_nothing_is_sent_twice(browser):
     view = chat().live()
     page = live_page(browser, "chat", view.data)

@@ -329,3 +329,20 @@ def test_the_latest_update_wins(browser):
     assert page.locator(".queries .token").count() == 3
     assert page.get_by_role("alert").inner_text() == "too short"
     assert page.evaluate("document.activeElement.value") == "a b c", "the field keeps text and focus"
+
+
+@pytest.mark.browser
+def test_the_chosen_head_stays_for_another_text_and_a_refused_one_changes_nothing(browser):
+    """Comparing one head over several texts is what the field is for."""
+    first, other = AttentionHeads(KEYS, maps(), QUERIES).data, AttentionHeads(range(3), maps(2, 3, 3, 3)).data
+    page = live_page(browser, "heads", first)
+    page.locator(".grid button").nth(3).click()
+    page.locator(".view .token").nth(1).click()
+    page.mouse.move(0, 0)  # what is said of the refused text moves the tokens along under it
+    chosen = status(page)
+    page.evaluate(f"view.update({json.dumps(first | {'error': 'too long', 'live': True})})")
+    page.get_by_role("alert").get_by_text("too long").wait_for()
+    assert status(page) == chosen
+    page.evaluate(f"view.update({json.dumps(other | {'live': True})})")
+    page.wait_for_function("document.querySelectorAll('.queries .token').length === 3")
+    assert page.locator(".grid button").nth(3).get_attribute("aria-pressed") == "true"

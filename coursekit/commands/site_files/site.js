@@ -266,6 +266,9 @@ if (!location.hash && /\/search\.html/.test(document.referrer)) {
   setTimeout(() => [...document.querySelectorAll("span.highlighted")].find((one) => one.checkVisibility())?.scrollIntoView({block: "center"}), 200);
 }
 
+// Sphinx marks what was searched in the name of its own button, too.
+setTimeout(() => { for (const mark of document.querySelectorAll(".highlight-link .highlighted")) mark.replaceWith(...mark.childNodes); }, 100);
+
 // --- on paper: light, with everything that is folded
 
 const unfolded = [];

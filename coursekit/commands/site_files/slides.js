@@ -140,11 +140,12 @@ function lookAt(slide) {
 
 /** Let a slide go on on another one, and that on a third, until each fits; returns all of them. Only the one that is looked
  *  at is laid out: a hundred with all their widgets take long. */
-function divide(slide) {
+async function divide(slide) {
   const made = [];
   for (let one = slide, rest = null; one; one = rest) {
     one.classList.add("fitting");
     lookAt(one);
+    if (one.querySelector(".ck")) await settled(); // it may have been laid out for no width at all
     const tall = heightOf(one);
     const almost = tall * (one.children.length === 1 ? SMALLER : A_LITTLE) <= HEIGHT;
     rest = tall <= HEIGHT || almost ? null : restOf(one);
@@ -200,7 +201,7 @@ function isFirst(answer) {
 async function divideOpened(slide) {
   const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
   for (const answer of answers) { answer.classList.add("answer"); answer.open = true; }
-  const made = divide(slide);
+  const made = await divide(slide);
   for (const answer of answers) answer.open = isFirst(answer);
   for (const one of made) {
     one.classList.add("fitting");
@@ -333,7 +334,7 @@ async function begin() {
     const slide = answer.closest("section");
     answer.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
       for (const part of slide.children) part.style.zoom = "";
-      shrink(slide);
+      if (answer.matches(".answer")) shrink(slide); // code stays as large as it can be read, and is scrolled
       slide.style.overflowY = heightOf(slide) > HEIGHT ? "auto" : ""; // a long listing can be scrolled
     });
   }

@@ -152,7 +152,7 @@ export function mount(el, data, {emit}) {
 
   /** As the conversation grows, who writes in the field sees it still. */
   function inSight() {
-    if (input && box.getRootNode().activeElement === input) typed.scrollIntoView({block: "nearest"});
+    if (input && typed.contains(box.getRootNode().activeElement)) typed.scrollIntoView({block: "nearest"});
   }
 
   /** Whether a model has refused to answer before, so that it cannot go on. */

@@ -53,11 +53,13 @@ export function mount(el, data, {emit}) {
     if (turn !== fresh) return; // something newer has come meanwhile
     data = next;
     ({shape: [L, H, T, S], values} = maps);
-    if (!box) build();
+    const begun = Boolean(box);
+    if (!begun) build();
     title.textContent = data.title;
     error.textContent = data.error ?? "";
-    [layer, head, query] = [data.layer, data.head, data.query];
-    key = null;
+    // the head that one looks at stays, over any number of texts; a refused one changes nothing
+    [layer, head] = begun ? [Math.min(layer, L - 1), Math.min(head, H - 1)] : [data.layer, data.head];
+    [query, key] = begun && data.error ? [Math.min(query, T - 1), key && Math.min(key, S - 1)] : [data.query, null];
     grid();
     draw();
   }

@@ -22,6 +22,8 @@ const STYLE = `${PICTURE}${LEGEND}${CONTROLS}
 .ck .heads .kept { stroke-width:1.5; }
 .ck .heads .number { display:block; font-variant-numeric:tabular-nums; }
 .ck .own input[type=file] { max-width:100%; }
+.ck .own label { display:inline-flex; align-items:center; gap:6px; }
+@media print { .ck .own { display:none; } }
 .ck .own input[type=color] { width:44px; height:32px; padding:1px; border:1px solid var(--line); border-radius:6px; background:var(--field); }
 .ck .own button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
 .ck .drawing { cursor:crosshair; touch-action:none; }
