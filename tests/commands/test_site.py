@@ -1181,6 +1181,16 @@ def test_a_listing_that_is_not_short_fills_the_slide_that_it_begins_on(open_page
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("kind", "places"), [("ck", [0, 1]), ("chart", [1, None])])
+def test_a_widget_goes_on_a_slide_of_its_own_rather_than_below_code_in_small(kind, places, open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    code = '<div class="jp-InputArea" style="height: 300px">Code.</div>'
+    shown = f'<div class="jp-OutputArea-output"><div class="{kind}" style="height: 560px">shown</div></div>'
+    assert divided(page, f"<div>{code}{shown}</div>", "shown") == places
+
+
+@pytest.mark.browser
 def test_folded_code_stands_with_the_figure_that_it_draws(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)

@@ -101,6 +101,9 @@ function below(el, bottom) {
   return tail;
 }
 
+/** Whether a widget, which has a slide of its own rather than becoming small, stands below code that is seen. */
+const isBelowCode = (slide) => Boolean(slide.querySelector(".ck")) && [...slide.querySelectorAll(".jp-InputArea")].some(seen);
+
 /** Draw what is on a slide smaller, so that it fits, as far as it can still be read. */
 function shrink(slide) {
   for (let zoom = 0.95; heightOf(slide) > HEIGHT && zoom >= SMALLEST; zoom -= 0.05) {
@@ -147,7 +150,7 @@ async function divide(slide) {
     lookAt(one);
     if (one.querySelector(".ck")) await settled(); // it may have been laid out for no width at all
     const tall = heightOf(one);
-    const almost = tall * (one.children.length === 1 ? SMALLER : A_LITTLE) <= HEIGHT;
+    const almost = tall * (one.children.length === 1 && !isBelowCode(one) ? SMALLER : A_LITTLE) <= HEIGHT;
     rest = tall <= HEIGHT || almost ? null : restOf(one);
     one.classList.remove("fitting");
     rest?.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
