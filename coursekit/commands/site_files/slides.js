@@ -143,12 +143,11 @@ function lookAt(slide) {
 
 /** Let a slide go on on another one, and that on a third, until each fits; returns all of them. Only the one that is looked
  *  at is laid out: a hundred with all their widgets take long. */
-async function divide(slide) {
+function divide(slide) {
   const made = [];
   for (let one = slide, rest = null; one; one = rest) {
     one.classList.add("fitting");
     lookAt(one);
-    if (one.querySelector(".ck")) await settled(); // it may have been laid out for no width at all
     const tall = heightOf(one);
     const almost = tall * (one.children.length === 1 && !isBelowCode(one) ? SMALLER : A_LITTLE) <= HEIGHT;
     rest = tall <= HEIGHT || almost ? null : restOf(one);
@@ -204,7 +203,7 @@ function isFirst(answer) {
 async function divideOpened(slide) {
   const answers = [...slide.querySelectorAll("details")].filter((one) => !one.querySelector("pre"));
   for (const answer of answers) { answer.classList.add("answer"); answer.open = true; }
-  const made = await divide(slide);
+  const made = divide(slide);
   for (const answer of answers) answer.open = isFirst(answer);
   for (const one of made) {
     one.classList.add("fitting");

@@ -10,7 +10,7 @@ const STYLE = `
 .ck .drawing { flex:1 1 560px; max-width:760px; min-width:0; }
 .ck .scroll { overflow-x:auto; margin-top:10px; position:relative; min-width:0; max-width:100%; }
 .ck table { border-collapse:separate; border-spacing:1px; font-size:12px; }
-.ck table caption { text-align:left; color:var(--soft); padding-bottom:2px; white-space:nowrap; }
+.ck p.caption { margin:0 0 2px; }
 .ck th { font-weight:500; padding:1px 4px; min-width:24px; text-align:center; color:var(--ink); }
 .ck tbody tr { cursor:pointer; background:none !important; } /* notebooks stripe their tables */
 .ck td { min-width:27px; height:22px; padding:0 2px; text-align:center; font-variant-numeric:tabular-nums; }
@@ -88,7 +88,7 @@ export function mount(el, data, {emit}) {
 
   function table() {
     const wide = state.S > 14;
-    const head = h("thead", {}, h("tr", {}, h("th", {scope: "col"}, "output ↓ source →"),
+    const head = h("thead", {}, h("tr", {}, h("th", {scope: "col"}, "output\u00a0↓ source\u00a0→"),
       ...data.source.map((token) => h("th", {scope: "col"}, token))));
     state.rows = data.target.map((token, t) => h("tr", {onclick: () => { stop(); show(t); }},
       h("th", {scope: "row"}, `${t + 1}: ${token}`),
@@ -98,7 +98,8 @@ export function mount(el, data, {emit}) {
           h("span", {class: wide ? "small" : ""}, weight.toFixed(2)));
       })));
     return h("div", {class: "scroll", tabindex: 0, role: "group", "aria-label": "All weights"},
-      h("table", {}, h("caption", {}, "All weights, dark 0 to light 1. Choose a row to see it in the drawing."), head, h("tbody", {}, ...state.rows)));
+      h("p", {class: "caption"}, "All weights, dark 0 to light 1. Choose a row to see it in the drawing."), // else as wide as the table
+      h("table", {"aria-label": "All weights"}, head, h("tbody", {}, ...state.rows)));
   }
 
   function show(step) {
