@@ -371,6 +371,8 @@ def test_a_long_text_is_scrolled_and_its_list_stands_at_the_cursor(browser):
         page.evaluate("new Promise(requestAnimationFrame)")
         caret, shown = page.locator(".mirror span").bounding_box(), page.get_by_role("listbox").bounding_box()
         assert 0 <= shown["y"] - caret["y"] < 50
+    page.emulate_media(media="print")
+    assert sheet.evaluate("el => el.scrollHeight <= el.clientHeight"), "on paper the whole text stands there"
 
 
 @pytest.mark.browser

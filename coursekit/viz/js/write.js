@@ -22,7 +22,7 @@ ${BARS}
   box-shadow:0 3px 12px rgb(0 0 0 / .3); gap:2px; line-height:1.4; }
 .ck .popup [role=option] { grid-template-columns:minmax(0, 1fr) minmax(40px, 22%) 66px; border:1px solid transparent; border-radius:5px; cursor:pointer; }
 .ck .popup .token { white-space:pre-wrap; overflow-wrap:anywhere; }
-@media print { .ck .popup { left:0 !important; } } /* the paper is less wide */
+@media print { .ck .sheet { max-height:none; } .ck .popup { left:0 !important; } } /* the paper is less wide */
 .ck .popup [aria-selected=true] { border-color:var(--accent); box-shadow:inset 0 0 0 1px var(--accent); font-weight:700; }
 `;
 
