@@ -41,6 +41,13 @@ def test_a_chart_tells_its_title_its_axes_and_its_numbers():
     assert described(plt.figure()) == "A drawing"
 
 
+def test_a_figure_styles_nothing_but_itself():
+    """A rule for every element inside of an SVG holds for the whole page that shows it."""
+    drawing = figure_html(plt.figure())
+    assert re.findall(r"<style[^>]*>([^<{]*)", drawing) == [".jp-mod-presentationMode .ck-grows"]
+    assert 'stroke-linejoin="round" stroke-linecap="butt"' in drawing.partition(">")[0], "as Matplotlib's rule says"
+
+
 def test_bars_that_lie_are_described_by_their_length():
     ax = new_axes()
     ax.barh(["one", "two"], [0.25, 30_000])
