@@ -101,6 +101,17 @@ def equal_with_gradients(found, expected, pairs, inputs):
         torch.testing.assert_close(our, their, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu"])
+def test_without_a_gradient_the_numbers_are_the_same_and_the_input_stays(activation, gated, generator):
+    layer = randomise(FeedForward(4, 6, activation, gated=gated))
+    x = torch.randn(2, 3, 4, generator=generator)
+    expected, before = layer(x), x.clone()
+    with torch.inference_mode():
+        assert torch.equal(layer(x), expected)
+    assert torch.equal(x, before)
+
+
 def test_with_a_gate_the_activation_is_the_gates():
     ours = randomise(FeedForward(D, F, "silu", gated=True)).eval()
     x = torch.randn(2, 5, D)
