@@ -1129,13 +1129,13 @@ def test_above_a_slide_without_a_title_a_root_is_a_root(open_page):
 def divided(page, content: str, word: str) -> list[int | None]:
     """How often ``word`` stands on a slide with this content, and on the next one; None if there is none."""
     return page.evaluate(
-        """async ([content, word]) => {
+        """([content, word]) => {
           const slide = document.createElement("section");
           slide.innerHTML = content;
           document.querySelector(".slides > section").append(slide);
           document.querySelector(".reveal").classList.add("measured");
           for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
-          await divide(slide);
+          divide(slide);
           const next = slide.nextElementSibling;
           const found = [slide, next].map((one) => one && one.textContent.split(word).length - 1);
           for (const one of [slide, next]) one?.remove();
