@@ -254,7 +254,7 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
         smaller_styles(made)
         for path in lectures():
             if (results / path.stem / "notebook.ipynb").exists():
-                slides(path, results, made / "slides")
+                slides(path, results, made / "slides", f"../lectures/{path.stem}.html")
         (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
         if out.exists():
             out.rename(old)

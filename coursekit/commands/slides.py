@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coursekit.commands.lectures import FOLDED, LectureError, markdown_html
+from coursekit.commands.publish import COLAB_LINE
 from coursekit.commands.reading import after_questions
 from coursekit.commands.site import executed, first_line, need, number, read_packaged, without_kernel
 from coursekit.files import write_atomically
@@ -35,8 +36,12 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 """.replace("FOLDED", FOLDED)
 
 
-def slides(path: Path, results: Path, out: Path) -> Path:
-    """Write a lecture's slides, ``out/04_transformer.html``, and reveal.js beside it; returns the page."""
+def slides(path: Path, results: Path, out: Path, page: str = "") -> Path:
+    """Write a lecture's slides, ``out/04_transformer.html``, and reveal.js beside it; returns the file.
+
+    Args:
+        page: the address of the lecture's page, to which the first slide leads.
+    """
     need()
     from jinja2 import pass_context
     from nbconvert import SlidesExporter
@@ -44,6 +49,8 @@ def slides(path: Path, results: Path, out: Path) -> Path:
     notebook = executed(path, results)
     if notebook is None:
         raise not_executed(path)
+    title = COLAB_LINE.sub("", notebook.cells[0].source).rstrip()  # a slide is run nowhere
+    notebook.cells[0].source = f"{title}\n\n[This lecture as a page]({page})" if page else title
 
     class OfflineSlides(SlidesExporter):
         @pass_context
@@ -54,11 +61,11 @@ def slides(path: Path, results: Path, out: Path) -> Path:
     looks = {"head": f"{icon}<style>{read_packaged('slides.css')}</style>", "slides_js": read_packaged("slides.js")}
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
     resources = {"metadata": {"name": first_line(notebook)}, **looks}
-    page, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)
-    page = page.replace(PRESENTED, "")  # for JupyterLab; one that moves to another slide styles the whole page anew
+    text, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)
+    text = text.replace(PRESENTED, "")  # for JupyterLab; one that moves to another slide styles the whole page anew
     copy_reveal(out / "reveal.js")
     file = out / f"{path.stem}.html"
-    write_atomically(file, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    write_atomically(file, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return file
 
 

@@ -31,6 +31,11 @@ from coursekit.viz.show import show
 from tests.viz.page import brightness
 
 CLAIMS = [{"name": "two and two", "value": 4.0, "at_least": 3, "ok": True}]
+LATE = """<div class="ck" style="width:100%;height:40px"></div><script>{
+const widget = document.currentScript.previousElementSibling;
+const grow = () => { if (widget.clientWidth) widget.style.height = "300px"; };
+new ResizeObserver(() => requestAnimationFrame(grow)).observe(widget);
+}</script>"""  # has its height a frame after it is shown first
 COLAB = "Upload this notebook, as the README describes."
 README = """# A small course
 
@@ -103,7 +108,7 @@ def figure() -> str:
 def lecture(title: str, cells: list[tuple[str, str, str, list]]):
     """A notebook of (id, slide type, source, outputs); cells without outputs are text."""
     notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
-    for name, kind, source, outputs in [("title", "slide", f"# {title}\n\nAbout 85 minutes.", []), *cells]:
+    for name, kind, source, outputs in [("title", "slide", f"# {title}\n\nAbout 85 minutes.\n\n*Colab:* upload it.", []), *cells]:
         new = nbformat.v4.new_code_cell if outputs else nbformat.v4.new_markdown_cell
         cell = new(source, id=name, metadata={"slideshow": {"slide_type": kind}})
         if outputs:
@@ -222,6 +227,9 @@ def write_talk(root: Path) -> None:
             ("asks", "slide", "**Predict.** *What first?*", []),
             ("answers-and-asks", "subslide", answer.replace("Because", "First") + "\n\n**Predict.** *What then?*", []),
             ("answers", "subslide", answer.replace("Because", "Then"), []),
+            ("late", "slide", "\n\n".join(f"Before it {i}." for i in range(8)), []),
+            ("late-widget", "-", "late()", [output(text_html=LATE)]),
+            ("late-more", "-", "\n\n".join(f"Behind it {i}." for i in range(4)), []),
             ("end", "slide", answer.replace("Because.", reasons), []),
             ("end-2", "subslide", "The end.", []),
         ],
@@ -677,7 +685,11 @@ def test_an_executed_lecture_leads_to_its_slides(open_page, course):
     page.get_by_role("link", name="This lecture as slides").click()
     page.wait_for_url("**/slides/01_sums.html")
     page.wait_for_function("window.Reveal?.isReady()")
-    assert page.locator("section.present section.present h1").inner_text().startswith("01 · Sums")
+    title = page.locator("section.present section.present")
+    assert title.locator("h1").inner_text().startswith("01 · Sums")
+    assert "Colab" not in title.inner_text()
+    title.get_by_role("link", name="This lecture as a page").click()
+    page.wait_for_url("**/lectures/01_sums.html")
 
 
 @pytest.mark.browser
@@ -829,6 +841,12 @@ def test_pages_are_found_before_the_names_of_modules(open_page):
     assert False in kinds
     page = open_page("site", "search.html?q=gibberish")
     page.locator("#search-results .search-summary", has_text="No page has all of these words.").wait_for()
+    assert page.locator(".search-summary a").count() == 0
+    page = open_page("site", "search.html?q=vocab+gibberish")
+    said = page.locator(".search-summary", has_text="No page has all of these words. Search for one of them: vocab, gibberish.")
+    said.get_by_role("link", name="vocab").click()
+    page.wait_for_url("**/search.html?q=vocab")
+    page.locator("#search-results li").first.wait_for()
 
 
 @pytest.mark.browser
@@ -864,7 +882,7 @@ SLIDE = """() => {
       .map((cell) => cell.innerText).join(" "),
   };
 }"""
-READY = """Reveal.isReady() && document.querySelectorAll('.ck').length === 2
+READY = """Reveal.isReady() && document.querySelectorAll('.ck').length === 3
   && (document.querySelector('section[inert]') || Reveal.isScrollView())"""  # all is laid out
 
 
@@ -1241,6 +1259,21 @@ def test_slides_are_the_same_in_a_narrow_window(open_page):
       return own.map((rule) => matchMedia(rule.conditionText).matches);
     }""")
     assert narrow == [False]
+
+
+@pytest.mark.browser
+def test_slides_are_the_same_in_a_window_that_draws_no_frames(open_page):
+    """As one in the background: there a widget that lays itself out when it is shown first does so later."""
+    divided = "[...document.querySelectorAll('.slides > section')].map((part) => part.children.length)"
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    drawn = page.evaluate(divided)
+    page.add_init_script("window.requestAnimationFrame = () => 0;")
+    page.set_viewport_size({"width": 654, "height": 688})
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    page.wait_for_function(READY, polling=100)
+    assert page.evaluate(divided) == drawn
 
 
 @pytest.mark.browser

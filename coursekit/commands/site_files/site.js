@@ -194,6 +194,8 @@ addEventListener("click", ({target}) => {
   if (target instanceof Element) target.closest("dialog a[href^='#']")?.closest("dialog").close();
 });
 
+const NOTHING = "No page has all of these words.";
+
 // --- what the search shows of a page is its text, without the menus around it
 
 addEventListener("DOMContentLoaded", () => {
@@ -211,7 +213,7 @@ addEventListener("DOMContentLoaded", () => {
   // there are no categories to select
   const none = "Your search did not match any documents. Please make sure that all words are spelled correctly and that you've selected enough categories.";
   // @ts-ignore
-  Documentation.TRANSLATIONS[none] = "No page has all of these words.";
+  Documentation.TRANSLATIONS[none] = NOTHING;
   // "k-NN" is searched as "k" and "nn", which would be marked within words all over a page
   // @ts-ignore
   const parse = Search._parseQuery;
@@ -237,20 +239,36 @@ function distance(a, b) {
   return row.at(-1);
 }
 
+const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
+const searchFor = (words) => link(`?q=${encodeURIComponent(words)}`, words);
+
+/** Where no page has all words, each can be searched alone. */
+function offerEach(results, asked) {
+  const words = [...new Set(asked.match(/[\p{L}\p{N}]+/gu))];
+  if (words.length < 2) return;
+  const watch = new MutationObserver(() => {
+    const summary = results.querySelector(".search-summary");
+    if (summary?.textContent !== NOTHING) return;
+    watch.disconnect();
+    summary.append(" Search for one of them: ", ...words.flatMap((word, i) => (i ? [", ", searchFor(word)] : [searchFor(word)])), ".");
+  });
+  watch.observe(results, {childList: true, subtree: true});
+}
+
 /** A term as it is compared: "KV-caches" is "kv cache", "queries" is "query", "[CLS]" is "cls". */
 const plain = (/** @type {string} */ term) => term.trim().toLowerCase().replace(/[[\]]/g, "").replace(/-/g, " ").replace(/ies$/, "y").replace(/(?<=..[^s])s$/, "");
 
 function lookUp() {
-  const asked = plain(new URLSearchParams(location.search).get("q") ?? "");
+  const query = new URLSearchParams(location.search).get("q") ?? "", asked = plain(query);
   const results = document.getElementById("search-results");
   if (!asked || !results) return;
+  offerEach(results, query);
   const parts = (name) => [name, ...name.split(/, | and /)]; // "top-k" of "top-k and top-p"
   const near = TERMS.flatMap((term) => term[0].flatMap(parts).map((name) => ({name, term, by: distance(asked, plain(name))}))).sort((a, b) => a.by - b.by)[0];
   const said = document.createElement("p");
-  const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
   if (near && near.by <= Math.min(2, asked.length / 4)) { // one letter in four: "atention", "embeding"
     const exact = near.by === 0, {name, term: [, meaning, place]} = near;
-    if (!exact) said.append("Did you mean ", link(`?q=${encodeURIComponent(name)}`, name), "? ");
+    if (!exact) said.append("Did you mean ", searchFor(name), "? ");
     said.append("The ", link(`docs/glossary.html#${place}`, "glossary"), ` says of ${exact ? "it" : "that"}: ${meaning}`);
   } else if (Array.from(asked).length < 3) { // the index holds no single letters
     said.append("What a letter means in each lecture stands in ", link("docs/notation.html", "Notation"), ".");
