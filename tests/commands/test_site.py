@@ -108,7 +108,8 @@ def figure() -> str:
 def lecture(title: str, cells: list[tuple[str, str, str, list]]):
     """A notebook of (id, slide type, source, outputs); cells without outputs are text."""
     notebook = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
-    for name, kind, source, outputs in [("title", "slide", f"# {title}\n\nAbout 85 minutes.\n\n*Colab:* upload it.", []), *cells]:
+    first = ("title", "slide", f"# {title}\n\nAbout 85 minutes.\n\n*Colab:* upload it.", [])
+    for name, kind, source, outputs in [first, *cells]:
         new = nbformat.v4.new_code_cell if outputs else nbformat.v4.new_markdown_cell
         cell = new(source, id=name, metadata={"slideshow": {"slide_type": kind}})
         if outputs:
@@ -843,7 +844,8 @@ def test_pages_are_found_before_the_names_of_modules(open_page):
     page.locator("#search-results .search-summary", has_text="No page has all of these words.").wait_for()
     assert page.locator(".search-summary a").count() == 0
     page = open_page("site", "search.html?q=vocab+gibberish")
-    said = page.locator(".search-summary", has_text="No page has all of these words. Search for one of them: vocab, gibberish.")
+    offer = "No page has all of these words. Search for one of them: vocab, gibberish."
+    said = page.locator(".search-summary", has_text=offer)
     said.get_by_role("link", name="vocab").click()
     page.wait_for_url("**/search.html?q=vocab")
     page.locator("#search-results li").first.wait_for()
