@@ -1211,6 +1211,22 @@ def test_a_widget_goes_on_a_slide_of_its_own_rather_than_below_code_in_small(kin
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(
+    ("above", "output", "code"),
+    [(300, 250, [0, 1]), (80, 450, [1, 0]), (300, 600, [1, 0])],
+    ids=["together", "little would be left", "too tall together"],
+)
+def test_code_moves_on_with_its_output(above, output, code, open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    cell = f"<div style='height: 200px'>Code</div><div><img style='height: {output}px'></div>"
+    shown = (
+        f"<p>Before.</p><div style='height: {above}px'>&nbsp;</div><div class='jp-CodeCell'>{cell}</div><p>After.</p>"
+    )
+    assert divided(page, shown, "Code") == code
+
+
+@pytest.mark.browser
 def test_folded_code_stands_with_the_figure_that_it_draws(open_page):
     page = open_page("slides", "03_talk.html")
     page.wait_for_function(READY)

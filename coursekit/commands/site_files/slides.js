@@ -10,6 +10,7 @@ const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${L
   ul, ol, table, tbody, pre, code, blockquote`;
 const ZOOMS = Array.from({length: 12}, (_, i) => SMALLEST + i / 10); // of figures and widgets, up to where there is room
 const HEADING = "h1, h2, h3, h4, h5, h6";
+const ENOUGH = 1 / 3; // of a slide, that stands on it when what comes next moves on as a whole
 const LEAST = 3; // lines of a listing that stand together
 const SHORT = 12; // lines of one that is not cut
 const BESIDE = "thead, .jp-Collapser, .jp-InputPrompt, .jp-OutputPrompt, .jp-OutputArea-prompt, aside.notes"; // no content
@@ -77,9 +78,16 @@ function isShort(pre) {
   return !pre.matches(".highlight pre") && SMALLER * pre.getBoundingClientRect().height <= HEIGHT - MARGIN;
 }
 
+/** Whether code moves on to the next slide with its output: where they fit there together, and leave enough here. */
+function movesWhole(cell, bottom) {
+  if (!cell.matches(".jp-CodeCell")) return false;
+  const {top, height} = cell.getBoundingClientRect();
+  return height <= HEIGHT - 2 * MARGIN && top >= bottom - (1 - ENOUGH) * HEIGHT;
+}
+
 /** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
 function below(el, bottom) {
-  if (!el.matches(CUTTABLE)) return null;
+  if (!el.matches(CUTTABLE) || movesWhole(el, bottom)) return null;
   if (el.matches("pre")) return isShort(el) ? null : linesBelow(el, bottom);
   if (isSmallTable(el)) return null;
   const parts = [...el.children].filter((part) => !part.matches(BESIDE));
