@@ -76,7 +76,7 @@ export function mount(el, data, {emit}) {
     state.status = h("p", {"aria-live": "polite"});
     state.picture = h("div", {class: "drawing"});
     state.slider = h("input", {type: "range", min: 1, max: state.T, step: 1, "aria-label": "Output step",
-      style: "flex:1 1 120px", oninput: (e) => { stop(); show(e.target.value - 1); }});
+      style: "flex:1 1 60px", oninput: (e) => { stop(); show(e.target.value - 1); }});
     state.play = h("button", {type: "button", onclick: play});
     const controls = h("div", {class: "row"},
       button("First step", "⏮", () => show(0)), button("Previous step", "◀", () => show(state.step - 1)), state.slider,
