@@ -20,10 +20,11 @@ from typing import Any
 
 from coursekit.grading import GradingError, sandbox
 from coursekit.grading.calls import MORE_THAN_A_MODEL, NOTHING, Arrays, Seed, Unusable
+from coursekit.grading.differences import without_values
 from coursekit.grading.inside import first_changed, pack_arguments, unpack
 from coursekit.grading.limited import TookTooLong, limited
 from coursekit.grading.magics import LONGEST, as_python
-from coursekit.grading.parts import Case, Part, Verdict, without_values
+from coursekit.grading.parts import Case, Part, Verdict
 from coursekit.grading.plain import beyond
 from coursekit.grading.release import CHECK, checks_of, mark_up
 from coursekit.grading.rules import builtins_in, made_in, places_in

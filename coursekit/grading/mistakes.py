@@ -17,18 +17,13 @@ import torch
 from torch import Tensor
 
 from coursekit.grading.calls import Arrays, collect
+from coursekit.grading.differences import alike
 
-Kind = Callable[..., Iterator[tuple]]
-Told = Iterator[tuple]  # words, and what comes out with the mistake: two things that are alike then, or all results
+Alike = Iterator[tuple[str, Any, Any]]
+# the right function, a call, the names of its results that are wrong -> mistakes that can be made in it, in words, and
+# whether they lead to the answer
+Kind = Callable[[Callable[..., Any], "Compared", list[str]], dict[str, bool]]
 DIVIDED = "divided by the wrong number: is this a mean where a sum is asked for, or a mean over what does not count?"
-
-
-def alike(one: Any, other: Any) -> bool:
-    one, other = np.asarray(one), np.asarray(other)
-    if one.shape != other.shape or (one.dtype == bool) != (other.dtype == bool):
-        return False
-    half = np.float16 in (one.dtype, other.dtype)  # which is known to three digits
-    return np.allclose(one, other, rtol=2e-3 if half else 1e-4, atol=1e-3 if half else 1e-5, equal_nan=True)
 
 
 def by_task(**functions: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,14 +72,14 @@ def recognise(reference: Callable[..., Any], compared: Sequence[Compared]) -> tu
             [c._replace(arguments=c.arguments[1:]) for c in compared],
         )
     with np.errstate(all="ignore"):  # in a mistake a logarithm may be one of 0
-        for kind in (in_results, in_values, in_axes, in_factors, in_fractions, in_arguments, in_sums):
+        for kind in KINDS:
             shown: dict[str, int] = {}
             refuted: set[str] = set()
             for number, call in enumerate(compared):
                 if set(call.answer) != set(call.right):
                     return None
                 wrong = wrong_ones(call)
-                for words, fits in explained(kind, reference, call, wrong).items():
+                for words, fits in kind(reference, call, wrong).items():
                     if not fits:
                         refuted.add(words)
                     elif wrong and all(call.right[name].size >= least(call.right[name]) for name in wrong):
@@ -94,29 +89,43 @@ def recognise(reference: Callable[..., Any], compared: Sequence[Compared]) -> tu
     return None
 
 
+def counted(call: Compared) -> list[str]:
+    """The names of the results that count."""
+    return [name for name in call.right if call.only in ("", name)]
+
+
 def wrong_ones(call: Compared) -> list[str]:
-    return [name for name in call.right if call.only in ("", name) and not alike(call.answer[name], call.right[name])]
+    return [name for name in counted(call) if not alike(call.answer[name], call.right[name])]
 
 
-def explained(kind: Kind, reference: Callable[..., Any], call: Compared, wrong: list[str]) -> dict[str, bool]:
-    """Mistakes that can be made in this call, and whether they lead to the answer."""
-    names = [name for name in call.right if call.only in ("", name)]
-    if kind is in_results:
-        made = list(in_results(call.right))
-    elif kind is in_arguments:
-        made = list(in_arguments(reference, call.arguments))
-    else:
-        of_each = []
-        for name in wrong or names:
+def in_all(made: Callable[[Callable[..., Any], Compared], Iterator[tuple[str, Arrays]]]) -> Kind:
+    """Mistakes in a call as a whole; ``made`` yields words, and all results that come out with the mistake."""
+
+    def explained(reference: Callable[..., Any], call: Compared, wrong: list[str]) -> dict[str, bool]:
+        found: dict[str, bool] = {}
+        for words, got in made(reference, call):
+            fits = set(got) == set(call.right) and all(fit(call.answer[name], got[name]) for name in counted(call))
+            found[words] = found.get(words, False) or fits
+        return found
+
+    return explained
+
+
+def in_each(made: Callable[..., Alike]) -> Kind:
+    """Mistakes that are made in each wrong result; ``made`` yields words, and two things that are alike with them.
+
+    ``made`` is given a result of the answer, the right one, the right function and its arguments.
+    """
+
+    def explained(reference: Callable[..., Any], call: Compared, wrong: list[str]) -> dict[str, bool]:
+        of_each: list[dict[str, bool]] = []
+        for name in wrong or counted(call):
             of_each.append(found := {})
-            for words, one, other in kind(call.answer[name], call.right[name], reference, call.arguments):
+            for words, one, other in made(call.answer[name], call.right[name], reference, call.arguments):
                 found[words] = found.get(words, False) or fit(one, other)
         return {words: all(found[words] for found in of_each) for words in set.intersection(*map(set, of_each))}
-    result: dict[str, bool] = {}
-    for words, got in made:
-        fits = set(got) == set(call.right) and all(fit(call.answer[name], got[name]) for name in names)
-        result[words] = result.get(words, False) or fits
-    return result
+
+    return explained
 
 
 def least(right: np.ndarray) -> int:
@@ -131,13 +140,16 @@ def fit(one: Any, other: Any) -> bool:
     return bool(np.nanmax(np.abs(np.asarray(other, float))) > 1e-4) or np.array_equal(one, other)
 
 
-def in_results(right: Arrays) -> Told:
+@in_all
+def in_results(reference: Callable[..., Any], call: Compared) -> Iterator[tuple[str, Arrays]]:
+    right = call.right
     for order in itertools.permutations(right):
         if list(order) != list(right):
             yield "the results are in the wrong order", dict(zip(right, (right[name] for name in order)))
 
 
-def in_values(y: np.ndarray, x: np.ndarray, *_: Any) -> Told:
+@in_each
+def in_values(y: np.ndarray, x: np.ndarray, *_: Any) -> Alike:
     if x.dtype == bool:
         yield "True and False have changed places", y, ~x
         return
@@ -162,7 +174,8 @@ def in_values(y: np.ndarray, x: np.ndarray, *_: Any) -> Told:
         yield words, y, mistaken
 
 
-def in_axes(y: np.ndarray, x: np.ndarray, *_: Any) -> Told:
+@in_each
+def in_axes(y: np.ndarray, x: np.ndarray, *_: Any) -> Alike:
     for one, other in itertools.combinations(range(x.ndim), 2):
         words = f"the {nth(one, x)} and the {nth(other, x)} axis have changed places"
         yield words, y, x.swapaxes(one, other)
@@ -201,19 +214,23 @@ def counts(arguments: Sequence[Any]) -> set[int]:
     return (found | {int(a.sum()) for a in tensors if a.dtype is torch.bool}) - {0}
 
 
-def in_factors(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Told:
+@in_each
+def in_factors(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Alike:
     for n in counts(arguments):
         yield "too large by a factor that is a number of entries: is this a sum where a mean is asked for?", y, x * n
         yield DIVIDED, y, x / n
 
 
-def in_fractions(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Told:
+@in_each
+def in_fractions(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Alike:
     for n, m in itertools.permutations(counts(arguments), 2):
         yield DIVIDED, y, x * (n / m)
 
 
-def in_arguments(reference: Callable[..., Any], arguments: Sequence[Any]) -> Told:
+@in_all
+def in_arguments(reference: Callable[..., Any], call: Compared) -> Iterator[tuple[str, Arrays]]:
     """The right function of other arguments, of those that have a name."""
+    arguments = call.arguments
     parameters = [p for p in inspect.signature(reference).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     named = {p.name: argument for p, argument in zip(parameters, arguments)}
     changes = [(words, {name: other}) for name, value in named.items() for words, other in in_place_of(name, value)]
@@ -254,7 +271,8 @@ def called(name: str) -> str:
     return "the mask" if name.endswith("mask") else f"`{name}`"
 
 
-def in_sums(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Told:
+@in_each
+def in_sums(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], arguments: Sequence[Any]) -> Alike:
     for name, value in zip(inspect.signature(reference).parameters, arguments):
         if isinstance(value, Tensor) and value.shape == x.shape and value.dtype is not torch.bool:
             given = value.double().numpy()
@@ -262,3 +280,6 @@ def in_sums(y: np.ndarray, x: np.ndarray, reference: Callable[..., Any], argumen
             if y.shape == x.shape and given.any() and x.dtype != bool and y.dtype != bool:
                 yield f"{called(name)} is added to what is asked for: leave it out", y - given, x
                 yield f"{called(name)} is to be added to this", y + given, x
+
+
+KINDS = in_results, in_values, in_axes, in_factors, in_fractions, in_arguments, in_sums

@@ -5,31 +5,22 @@ cases from a public seed. The marker draws other cases from a secret seed, lets 
 and judges the arrays that come out of it.
 """
 
-import functools
-import hashlib
-import importlib
 import inspect
-import itertools
-import linecache
-import os
-import re
 import sys
 import textwrap
-import traceback
-import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coursekit.grading.calls import Arrays, Unusable, call, changed, collect, fresh_copies, spoiled
-from coursekit.grading.magics import as_python
-from coursekit.grading.mistakes import Compared, alike, recognise
+from coursekit.grading.differences import difference, ordinal
+from coursekit.grading.kernel import CheckFailed, cells_behind, first_line, notebook, show
+from coursekit.grading.mistakes import Compared, recognise
 from coursekit.grading.plain import beyond
 
 SENSELESS = "what it returned cannot be judged: has all of it the type, the shape and the range that are asked for?"
@@ -41,8 +32,6 @@ IDLE = "this is right, but an answer that does nothing has it, too: it counts as
 SAME = "the same"
 SHAPES = 8  # of so many arguments at most
 UNANSWERED = "not answered yet: replace the line that raises NotImplementedError"
-DIVERGED = "the weights are no finite numbers: the training diverged, the learning rate is far too high"
-LARGEST_WEIGHT = 1e6  # a thousand times and more what trainings here end with
 
 
 @dataclass(frozen=True)
@@ -353,10 +342,6 @@ class Part:
         return [part for line in lines for part in line.splitlines()]
 
 
-def first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
-
-
 def score(parts: Sequence[Part], written: dict[str, int]) -> None:
     """Show the points so far, from the latest check of each part in this session."""
     width, lines = max(map(len, [*(part.name for part in parts), *written])), []
@@ -373,205 +358,3 @@ def score(parts: Sequence[Part], written: dict[str, int]) -> None:
     )
     if not show("\n".join(lines), "overview", parts, written):
         print("\n".join(lines))
-
-
-def notebook() -> Any | None:
-    """The IPython that this runs in."""
-    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-
-
-def show(text: str, draw: str, *arguments: Any) -> bool:
-    """Show ``text`` in a notebook as what the function ``draw`` of ``card.py`` makes; False where nothing can be drawn.
-
-    The text stays beside the drawing, for whatever shows no HTML.
-    """
-    shell = notebook()
-    if shell is None or "text/html" not in shell.display_formatter.active_types:
-        return False
-    from IPython.display import display
-
-    card = importlib.import_module("coursekit.grading.card")  # by name: no mark depends on it (see closure.py)
-    display({"text/plain": text, "text/html": getattr(card, draw)(*arguments)}, raw=True)
-    return True
-
-
-class CheckFailed(AssertionError):
-    """A check that failed: in a notebook one sees its words, and the traceback of the student's own code.
-
-    Where they are ``shown`` already, on a card, only the first line is left for the exception to say.
-    """
-
-    def __init__(self, text: str, cause: BaseException | None = None):
-        super().__init__(text)
-        self.text, self.cause, self.shown = text, cause, False
-
-    def _render_traceback_(self) -> list[str]:
-        return self.text.splitlines()[:1] if self.shown else self.lines()
-
-    def lines(self) -> list[str]:
-        return [self.text, "", *self.where()] if self.cause is not None else [self.text]
-
-    def where(self) -> list[str]:
-        """The student's own code at which it stopped, if that is the cause."""
-        if self.cause is None:
-            return []
-        frames = traceback.extract_tb(self.cause.__traceback__)
-        said = [
-            (f"  {where}, line {one.lineno}, in {one.name}", f"    {one.line}")
-            for one in frames
-            if (where := place_of(one.filename))
-        ]
-        lines = [line for place, _ in itertools.groupby(said) for line in place]  # of a call of itself one is enough
-        if len(lines) > FRAMES:
-            lines = [*lines[: FRAMES // 2], "  …", *lines[-FRAMES // 2 :]]
-        if not lines:
-            return ["The call itself failed: has it the arguments asked for?"]
-        error = f"{type(self.cause).__name__}: {first_line(self.cause)}".rstrip(": ")
-        return ["Where it stopped:", *lines, error]
-
-
-FRAMES = 20  # lines of a traceback that are shown
-YOURS, GIVEN_CELL = "your cell", "a given cell"
-GIVEN = "# given"  # the first line of the cells of an exercise that are not the student's, where they define something
-
-
-def place_of(filename: str) -> str:
-    """Whose code a frame of a traceback runs: the student's, a given cell's, or (empty) that of a library."""
-    path = Path(filename)
-    ours = (Path(os.__file__).parent, Path(__file__).parents[1])  # Python's own, and this package
-    if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, ours)):
-        return ""
-    if "ipykernel" in filename or filename.startswith("<ipython"):  # the second is Colab's way
-        return GIVEN_CELL if linecache.getline(filename, 1).startswith(GIVEN) else YOURS
-    return "" if filename.startswith("<") else filename
-
-
-def cells_behind(answer: Any) -> dict[str, str]:
-    """The sources of the student's own cells that define an answer and what it calls, in this kernel; without names."""
-    waiting, seen, found = [answer], set(), {}
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, type):
-            waiting += [*vars(one).values(), *one.__bases__]
-        code = getattr(one, "__code__", None)
-        where = place_of(code.co_filename) if isinstance(code, types.CodeType) and code not in seen else ""
-        if where in (YOURS, GIVEN_CELL):
-            seen.add(code)
-            if where == YOURS:
-                found[code.co_filename] = as_python("".join(linecache.getlines(code.co_filename)))
-            waiting += [one.__globals__[name] for name in names_in(code) if name in one.__globals__]
-    return {"": "\n".join(found.values())} if found else {}
-
-
-def names_in(code: types.CodeType) -> set[str]:
-    """The names that a function looks up outside of it, and so do those in it."""
-    inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
-    return set(code.co_names).union(*map(names_in, inner))
-
-
-NOT_GIVEN = "this is not the model that train was given: "
-
-
-def diverged(weights: np.ndarray) -> bool:
-    """Whether some are no finite numbers, or so large that no training can have meant them."""
-    return not (np.abs(weights.astype(float)) <= LARGEST_WEIGHT).all()
-
-
-def put_into(
-    model: nn.Module,
-    weights: Arrays,
-    missing: str = NOT_GIVEN + "it has no weights {name}",
-    sizes: str = NOT_GIVEN + "its sizes differ",
-    unused: tuple[str, ...] = (),
-) -> str | None:
-    """Put the weights of an answer's model into ``model``, one of ours; or say, in words, why they do not fit.
-
-    Args:
-        weights: what ``collect`` made of the answer; what ``model`` has no place for is passed over.
-        missing: the words where one is not there; ``{name}`` is its name.
-        sizes: the words where one has another shape; both shapes are put behind them.
-        unused: beginnings of names; what is called so stays as it is in ``model``.
-    """
-    needed = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(unused)}
-    for name, tensor in needed.items():
-        if name not in weights:
-            return missing.format(name=name)
-        if weights[name].shape != tuple(tensor.shape):
-            return sizes + values(weights[name].shape, tuple(tensor.shape))
-        if diverged(weights[name]):
-            return DIVERGED
-    model.load_state_dict({name: torch.tensor(weights[name]).float() for name in needed}, strict=False)
-    return None
-
-
-def once_for_a_model(examine: Callable[[nn.Module, int], Any]) -> Callable[[nn.Module, int], Any]:
-    """``examine(model, secret)``, which remembers what it found last: each aspect of a part asks about one model."""
-    latest: dict[tuple[str, int], Any] = {}
-
-    @functools.wraps(examine)
-    def remembered(model: nn.Module, secret: int) -> Any:
-        weights = hashlib.sha256()
-        for name, tensor in model.state_dict().items():
-            weights.update(name.encode() + tensor.numpy().tobytes())
-        asked = (weights.hexdigest(), secret)
-        if asked not in latest:
-            found = examine(model, secret)
-            latest.clear()
-            latest[asked] = found
-        return latest[asked]
-
-    return remembered
-
-
-def difference(got: Arrays, want: Arrays, only: str = "") -> str | None:
-    """In words, how ``got`` differs from ``want``: number of results, shape, kind, not a number, values.
-
-    ``only`` names the one result to look at, if not all.
-    """
-    if set(got) != set(want):
-        return "it did not return what is asked for" + values(results(got), results(want))
-    for name, right in want.items():
-        if only not in ("", name):
-            continue
-        found = got[name]
-        which = "the result" if name == "value" else f"the {ordinal(name)} result"
-        if found.shape != right.shape:
-            return f"{which} has the wrong shape" + values(found.shape, right.shape)
-        if (found.dtype == bool) != (right.dtype == bool):
-            unlike = "is of type bool, and should hold numbers" if found.dtype == bool else "is not of type bool"
-            return f"{which} {unlike}" + values(found.dtype, right.dtype)
-        if not np.isfinite(found).all() and np.isfinite(right).all():
-            return f"{which} holds entries that are no finite number (nan or inf)"
-        if not alike(found, right):
-            return f"{which} has the right shape but wrong values"
-    return None
-
-
-def values(got: Any, expected: Any) -> str:
-    """What was found and what should be: for the student's own checks, never out of the marking."""
-    return f" (got {got}, expected {expected})"
-
-
-def without_values(words: str) -> str:
-    return re.sub(r" \(got .*, expected .*\)", "", words)
-
-
-def results(arrays: Arrays) -> str:
-    """What kind of thing was returned."""
-    if set(arrays) == {"value"}:
-        return "one tensor"
-    if not all(name.isdigit() for name in arrays):
-        return "a dictionary or a model"
-    return f"a tuple or list of {len(arrays)}"
-
-
-def ordinal(name: str) -> str:
-    """``"0"`` is the first."""
-    if not name.isdigit():
-        return repr(name)
-    number = int(name)
-    return ("first", "second", "third", "fourth")[number] if number < 4 else f"{number + 1}th"
-
-
-if (shell := notebook()) is not None:  # by name, as with the card
-    importlib.import_module("coursekit.grading.history").watch(shell)

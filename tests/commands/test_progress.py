@@ -8,7 +8,8 @@ import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from coursekit.grading.parts import Case, CheckFailed, Part
+from coursekit.grading.kernel import CheckFailed
+from coursekit.grading.parts import Case, Part
 from tests.commands.test_cli import run
 
 PART = Part("double", {"a": 2, "b": 3}, lambda g: [Case(x, "", (torch.ones(1),)) for x in "ab"], lambda x: 2 * x)

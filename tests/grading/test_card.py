@@ -10,7 +10,8 @@ import torch
 
 from coursekit.grading import card
 from coursekit.grading.checks import self_attention
-from coursekit.grading.parts import Case, CheckFailed, Part, score
+from coursekit.grading.kernel import CheckFailed
+from coursekit.grading.parts import Case, Part, score
 
 HTML, TERMINAL = ["text/plain", "text/html"], ["text/plain"]
 

@@ -16,20 +16,12 @@ from coursekit.commands.lectures import home
 from coursekit.data.digits import digits
 from coursekit.grading.calls import Seed, Unusable, collect, fresh_copies, same
 from coursekit.grading.checks import language_models
-from coursekit.grading.parts import (
-    DIVERGED,
-    NOT_GIVEN,
-    Case,
-    CheckFailed,
-    Part,
-    difference,
-    once_for_a_model,
-    place_of,
-    put_into,
-    without_values,
-)
+from coursekit.grading.differences import difference, without_values
+from coursekit.grading.kernel import CheckFailed, place_of
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters
 from coursekit.grading.rules import borrowed_in
+from coursekit.grading.weights import DIVERGED, NOT_GIVEN, once_for_a_model, put_into
 from tests.conftest import FULL
 from tests.grading.answers import answers_of, changed, trained
 

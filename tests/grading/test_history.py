@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from coursekit.grading import history
 from coursekit.grading.checks import language_models
-from coursekit.grading.parts import CheckFailed
+from coursekit.grading.kernel import CheckFailed
 
 GOOD = "def f(x):\n    return x"
 

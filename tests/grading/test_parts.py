@@ -15,8 +15,10 @@ from coursekit.grading import checks, parts
 from coursekit.grading.calls import collect
 from coursekit.grading.checks import self_attention
 from coursekit.grading.checks.common import chosen_together, dealt, sizes, tied, tied_neighbours
-from coursekit.grading.mistakes import Compared, alike, by_task, recognise
-from coursekit.grading.parts import Case, CheckFailed, Part
+from coursekit.grading.differences import alike
+from coursekit.grading.kernel import CheckFailed
+from coursekit.grading.mistakes import Compared, by_task, recognise
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.release import checks_of, masters
 from tests.grading.test_checks import ANSWERS, EXERCISES, namespace
 

@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from coursekit.commands.lectures import home
 from coursekit.grading.batch import around_answers
 from coursekit.grading.calls import spoiled
+from coursekit.grading.kernel import CheckFailed, cells_behind
 from coursekit.grading.magics import as_python
-from coursekit.grading.parts import Case, CheckFailed, Part, cells_behind
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.plain import ANNOTATIONS, ATTRIBUTES, OTHERS, beyond, brought_along, carried_together, unusual
 from coursekit.grading.release import mark_up, masters
 from coursekit.grading.rules import borrowed_in

@@ -12,7 +12,7 @@ import pytest
 
 from coursekit.commands.lectures import execute, home
 from coursekit.grading import GradingError
-from coursekit.grading.parts import GIVEN
+from coursekit.grading.kernel import GIVEN
 from coursekit.grading.release import CHECK, checks_of, mark_up, masters, problems_of, release, student_kit
 
 MASTERS = masters(home())

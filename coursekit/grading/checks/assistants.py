@@ -21,8 +21,9 @@ from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import mean_of_means, nats, number, numbers, share, sizes, wide
 from coursekit.grading.checks.slopes import CUT, no_slope, slope
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import once_for_a_model, put_into
 from coursekit.models.gpt import GPT, GPTConfig
 
 SATURATED = (

@@ -41,9 +41,11 @@ from coursekit.grading.checks.common import (
     unlikely,
 )
 from coursekit.grading.checks.slopes import CUT, as_losses, no_slope, slope, with_slopes
+from coursekit.grading.differences import results, values
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import once_for_a_model, put_into
 from coursekit.models.bert import Bert, BertForPreTraining, BertForTokenClassification, tagging_loss
 from coursekit.text.tokenizer_json import load_tokenizer
 from coursekit.text.wordpiece import WordPiece

@@ -54,9 +54,11 @@ from coursekit.grading.checks.common import (
     without_the_last,
 )
 from coursekit.grading.checks.slopes import as_losses, with_slopes
+from coursekit.grading.differences import results, values
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into, results, values
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import once_for_a_model, put_into
 from coursekit.models.gpt import GPT, gpt_loss
 from coursekit.text.bpe import BPE
 from coursekit.text.tokenizer_json import load_tokenizer

@@ -21,9 +21,11 @@ from torch.nn import functional as F
 from coursekit.data.world import as_text, sentences
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import by_seed, number, numbers, sizes, wide
+from coursekit.grading.differences import values
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import DIVERGED, Case, Part, diverged, values
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import DIVERGED, diverged
 from coursekit.models.nnlm import NNLM, NNLMConfig, context_windows
 from coursekit.models.rnn_lm import RNNLM, RNNLMConfig, in_rows
 

@@ -33,9 +33,11 @@ from coursekit.grading.checks.common import (
     tied_neighbours,
     wide,
 )
+from coursekit.grading.differences import results, values
 from coursekit.grading.mistakes import given
-from coursekit.grading.parts import Case, Part, put_into, results, values
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import put_into
 from coursekit.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 # --- scores --------------------------------------------------------------------------------------------

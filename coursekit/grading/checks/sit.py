@@ -30,8 +30,9 @@ from coursekit.grading.checks.common import (
 )
 from coursekit.grading.checks.slopes import CUT, as_losses, no_slope, slope, with_slopes
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import once_for_a_model, put_into
 from coursekit.models.sit import OBJECTIVES, SiT, SiTConfig
 from coursekit.models.vit import ViTConfig
 

@@ -23,8 +23,9 @@ from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import number, numbers, sizes, wide
 from coursekit.grading.checks.slopes import CUT, no_slope, slope
 from coursekit.grading.mistakes import by_task
-from coursekit.grading.parts import Case, Part, diverged, once_for_a_model, put_into
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import diverged, once_for_a_model, put_into
 from coursekit.models.patchtst import PatchForecaster, PatchTSTConfig
 
 NAN = math.nan

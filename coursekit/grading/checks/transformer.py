@@ -40,8 +40,9 @@ from coursekit.grading.checks.common import (
     wide,
 )
 from coursekit.grading.mistakes import given
-from coursekit.grading.parts import Case, Part, once_for_a_model, put_into
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import once_for_a_model, put_into
 from coursekit.models.transformer import Transformer, TransformerConfig
 from coursekit.text.vocab import Vocab
 

@@ -21,9 +21,11 @@ from torch.nn import functional as F
 from coursekit.data.digits import Digits, digits
 from coursekit.grading.calls import Arrays
 from coursekit.grading.checks.common import norm, number, numbers, sizes
+from coursekit.grading.differences import values
 from coursekit.grading.mistakes import by_task, given
-from coursekit.grading.parts import Case, Part, put_into, values
+from coursekit.grading.parts import Case, Part
 from coursekit.grading.parts import score as show_score
+from coursekit.grading.weights import put_into
 from coursekit.nn.attention import MultiHeadAttention
 from coursekit.nn.blocks import Block, FeedForward
 
