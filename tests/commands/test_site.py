@@ -1207,7 +1207,7 @@ def test_a_widget_goes_on_a_slide_of_its_own_rather_than_below_code_in_small(kin
     page.wait_for_function(READY)
     code = '<div class="jp-InputArea" style="height: 300px">Code.</div>'
     shown = f'<div class="jp-OutputArea-output"><div class="{kind}" style="height: 560px">shown</div></div>'
-    assert divided(page, f"<div>{code}{shown}</div>", "shown") == places
+    assert divided(page, f"<div class='jp-Cell'>{code}{shown}</div>", "shown") == places
 
 
 @pytest.mark.browser
@@ -1224,6 +1224,74 @@ def test_code_moves_on_with_its_output(above, output, code, open_page):
         f"<p>Before.</p><div style='height: {above}px'>&nbsp;</div><div class='jp-CodeCell'>{cell}</div><p>After.</p>"
     )
     assert divided(page, shown, "Code") == code
+
+
+@pytest.mark.browser
+def test_a_widget_that_grows_is_smaller_and_can_be_scrolled(open_page):
+    """Only the one on the slide that is shown; where not even half its size is enough, one can scroll."""
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    page.evaluate("""() => {
+      const slide = [...document.querySelectorAll(".slides > section > section")].at(-1);
+      slide.insertAdjacentHTML("beforeend", "<div class='grown'>A widget</div>");
+      const {h, v} = Reveal.getIndices(slide);
+      Reveal.slide(h, v);
+    }""")
+    page.evaluate("Reveal.prev(); Reveal.next()")  # what is on it now is watched
+    grown = page.locator(".grown")
+    slide = "(() => { const s = Reveal.getCurrentSlide(); return [s.scrollHeight <= 720, s.style.overflowY]; })()"
+    for height, fits in ((900, [True, ""]), (3000, [False, "auto"])):
+        grown.evaluate("(one, height) => { one.style.height = `${height}px`; }", height)
+        page.wait_for_function(f"fits => JSON.stringify({slide}) === JSON.stringify(fits)", arg=fits)
+
+
+@pytest.mark.browser
+def test_after_a_click_on_a_control_the_keys_turn_pages(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    page.evaluate("""() => Reveal.getCurrentSlide().insertAdjacentHTML("beforeend",
+      "<label><input type=checkbox> mask</label><input type=range style='width: 200px'>")""")
+    box = page.get_by_role("checkbox")
+    page.get_by_text("mask").click()
+    assert box.is_checked()
+    page.keyboard.press("PageDown")
+    assert page.evaluate(SLIDE)["number"] == 2
+    page.keyboard.press("PageUp")
+    box.focus()
+    page.keyboard.press("Space")  # of the keyboard, which stays where it is
+    assert not box.is_checked()
+    assert box.evaluate("box => document.activeElement === box")
+
+
+@pytest.mark.browser
+def test_a_finger_that_drags_a_slider_turns_no_page(open_page):
+    page = open_page("slides", "03_talk.html", has_touch=True)
+    page.wait_for_function(READY)
+    page.evaluate("""() => Reveal.getCurrentSlide().insertAdjacentHTML("beforeend",
+      "<input type=range style='width: 400px'><p class=aside>Text.</p>")""")
+    touch = page.context.new_cdp_session(page)
+    for place, number in ((page.get_by_role("slider"), 1), (page.locator(".aside"), 2)):
+        frame = place.bounding_box()
+        x, y = frame["x"] + 200, frame["y"] + frame["height"] / 2
+        touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+        for step in range(1, 9):
+            points = [{"x": x - 20 * step, "y": y}]
+            touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": points})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        page.wait_for_timeout(100)
+        assert page.evaluate(SLIDE)["number"] == number
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "frame", ["{}", "<div>{}</div>", "<div class='fragment'>{}</div>"], ids=["none", "a cut slide's", "a fragment's"]
+)
+def test_only_one_thing_is_drawn_much_smaller_rather_than_cut(frame, open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    cell = "<div class='jp-Cell'><div class='jp-RenderedHTML' style='height: {0}px'>{0}</div></div>"
+    assert divided(page, frame.format(cell.format(300) + cell.format(560)), "560") == [0, 1]
+    assert divided(page, frame.format(cell.format(860)), "860") == [1, None]
 
 
 @pytest.mark.browser

@@ -109,6 +109,13 @@ function below(el, bottom) {
   return tail;
 }
 
+/** Whether a slide holds one thing, such as a cell with its output; frames around it do not count. */
+function holdsOne(slide) {
+  let [first, ...others] = slide.children;
+  while (!others.length && first?.matches("div:not([class]), div.fragment")) [first, ...others] = first.children;
+  return !others.length;
+}
+
 /** Whether a widget, which has a slide of its own rather than becoming small, stands below code that is seen. */
 const isBelowCode = (slide) => Boolean(slide.querySelector(".ck")) && [...slide.querySelectorAll(".jp-InputArea")].some(seen);
 
@@ -157,7 +164,7 @@ function divide(slide) {
     one.classList.add("fitting");
     lookAt(one);
     const tall = heightOf(one);
-    const almost = tall * (one.children.length === 1 && !isBelowCode(one) ? SMALLER : A_LITTLE) <= HEIGHT;
+    const almost = tall * (holdsOne(one) && !isBelowCode(one) ? SMALLER : A_LITTLE) <= HEIGHT;
     rest = tall <= HEIGHT || almost ? null : restOf(one);
     one.classList.remove("fitting");
     rest?.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
@@ -274,33 +281,46 @@ function narrow(part) {
   }
 }
 
-/** A slider that was used keeps the keys that belong to it, the arrows; with the others the lecture goes on. */
-function releaseSliders() {
-  const slider = (target) => target instanceof HTMLInputElement && target.type === "range" ? target : null;
-  addEventListener("pointerup", ({target}) => setTimeout(() => slider(target)?.blur()));
+const sliderOf = (target) => (target instanceof HTMLInputElement && target.type === "range" ? target : null);
+
+/** What was used with the mouse gives the keys back to the slides. A slider keeps those that belong to it, the arrows, until
+ *  it is let go, and a finger that drags it turns no page. */
+function releaseControls() {
+  let byPointer = false;
+  addEventListener("pointerdown", ({target}) => {
+    byPointer = true;
+    sliderOf(target)?.setAttribute("data-prevent-swipe", "");
+  }, {capture: true});
+  addEventListener("pointerup", ({target}) => setTimeout(() => sliderOf(target)?.blur()));
+  addEventListener("change", ({target}) => {
+    if (byPointer && target instanceof HTMLElement && target.matches("[type=checkbox], [type=radio], select")) target.blur();
+  });
   addEventListener("keydown", (event) => {
-    if (!slider(event.target) || event.ctrlKey || event.metaKey || event.altKey) return; // of the browser
+    byPointer = false;
+    if (!sliderOf(event.target) || event.ctrlKey || event.metaKey || event.altKey) return; // of the browser
     if (/^(Arrow|Home|End|Tab|Shift|Control|Meta|Alt)/.test(event.key)) return;
     event.preventDefault();
     event.target.blur();
   }, {capture: true});
 }
 
-/** Enter opens the folded answers of a slide, folds them again, and leaves the overview, unless it belongs to what has the keys. */
+/** Enter opens the folded answers of a slide, or its code where it has none, folds them again, and leaves the overview, unless
+ *  it belongs to what has the keys. */
 function openAnswers(event) {
   if (event.key !== "Enter" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("a, button, summary, input, select, textarea")) return;
   if (Reveal.isOverview()) return Reveal.toggleOverview(false);
-  const answers = [...Reveal.getCurrentSlide().querySelectorAll("details.answer")];
-  const folded = answers.some((one) => !one.open);
-  for (const answer of answers) answer.open = folded;
+  const all = [...Reveal.getCurrentSlide().querySelectorAll("details")], answers = all.filter((one) => one.matches(".answer"));
+  const folds = answers.length ? answers : all;
+  const folded = folds.some((one) => !one.open);
+  for (const one of folds) one.open = folded;
 }
 
 async function begin() {
   const early = []; // keys that are pressed while the slides are laid out
   const keep = (event) => early.push(event.keyCode);
   addEventListener("keydown", keep);
-  releaseSliders();
+  releaseControls();
   asOnAWideScreen();
   const reveal = document.querySelector(".reveal");
   await Promise.all([document.fonts.ready, ...[...document.images].map((image) => image.decode().catch(() => {}))]);
@@ -325,7 +345,7 @@ async function begin() {
     }}});
   removeEventListener("keydown", keep);
   addEventListener("keydown", openAnswers);
-  Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers");
+  Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers, or the code");
   // Tab would go through what is on the slides before and after (hidden, they would take shapes along that figures share)
   const rest = () => {
     for (const slide of slides) slide.inert = slide !== Reveal.getCurrentSlide() && !Reveal.isOverview() && !Reveal.isScrollView();
@@ -333,19 +353,30 @@ async function begin() {
   for (const event of ["slidechanged", "overviewshown", "overviewhidden", "resize"]) Reveal.on(event, rest);
   rest();
   for (const key of early) Reveal.triggerKey(key);
-  const fit = () => shrink(Reveal.getCurrentSlide()); // a widget may have grown since it was measured
+  // a widget grows as one works with it: it is drawn smaller then, and scrolled where that is not enough
+  const fit = () => {
+    const slide = Reveal.getCurrentSlide();
+    if (Reveal.isOverview()) return;
+    if (!slide.querySelector("details[open]:not(.answer)")) shrink(slide); // code stays as large as it can be read
+    slide.style.overflowY = heightOf(slide) > HEIGHT ? "auto" : "";
+  };
+  const grows = new ResizeObserver(() => requestAnimationFrame(fit)); // not within its own turn, which is an error
+  const watch = () => {
+    grows.disconnect();
+    for (const part of Reveal.getCurrentSlide().children) grows.observe(part);
+  };
   Reveal.on("slidechanged", () => {
     fit();
+    watch();
     // reveal.js remembers how far one was in each part, and would go on there: after a jump back that passes over slides
     for (const part of document.querySelectorAll("[data-previous-indexv]")) part.removeAttribute("data-previous-indexv");
   });
   fit();
-  for (const answer of document.querySelectorAll(".slides details")) {
-    const slide = answer.closest("section");
-    answer.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
-      for (const part of slide.children) part.style.zoom = "";
-      if (answer.matches(".answer")) shrink(slide); // code stays as large as it can be read, and is scrolled
-      slide.style.overflowY = heightOf(slide) > HEIGHT ? "auto" : ""; // a long listing can be scrolled
+  watch();
+  for (const fold of document.querySelectorAll(".slides details")) {
+    fold.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
+      for (const part of fold.closest("section").children) part.style.zoom = "";
+      fit();
     });
   }
 }

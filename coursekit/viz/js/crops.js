@@ -30,7 +30,7 @@ const STYLE = `${PICTURE}${CONTROLS}
 .ck .views .global { --side:104px; }
 .ck .views .local { --side:60px; }
 .ck .views i { flex-basis:100%; height:0; }
-.ck .pairs { overflow-x:auto; padding:3px; }
+.ck .pairs { overflow-x:auto; padding:3px 3px 6px; } /* zoomed, its last row would be cut */
 .ck table { border-collapse:separate; border-spacing:2px; width:auto; margin:0; font-size:13px; }
 .ck .sides + p { margin-top:10px; }
 .ck p b { color:var(--ink); }

@@ -4,11 +4,17 @@
 import {unpack, num, h, viridis, paint, root} from "./shared.js";
 
 const STYLE = `
+.ck { max-width:1500px; }
+.ck .row { max-width:760px; }
+.ck .sides { display:flex; flex-wrap:wrap; gap:0 28px; align-items:center; } /* on a slide the curves stand beside the maps */
+.ck .sides > * { max-width:760px; min-width:0; }
+.ck .whole { flex:1 1 560px; }
+.ck .curves { flex:1 1 340px; }
 .ck p { color:var(--ink); font-size:16px; min-height:2.9em; }
 .ck .row button[aria-pressed=true] { border-color:var(--accent); color:var(--accent); font-weight:700; box-shadow:inset 0 0 0 1px var(--accent); }
 .ck .maps { display:flex; gap:20px; flex-wrap:wrap; padding:0 5px; } /* room for the marks at the edges */
 .ck figure { margin:0; flex:1 1 300px; min-width:0; max-width:360px; }
-.ck figcaption { color:var(--soft); font-size:13px; margin-bottom:2px; }
+.ck figcaption { color:var(--soft); font-size:14px; margin-bottom:2px; }
 .ck .map { position:relative; }
 .ck .map canvas { width:100%; height:250px; image-rendering:pixelated; display:block; cursor:crosshair; }
 .ck .map i { position:absolute; pointer-events:none; }
@@ -17,7 +23,7 @@ const STYLE = `
 .ck .strip { display:flex; gap:1px; margin:6px 0 2px; overflow-x:auto; }
 .ck .strip span { flex:1 0 9px; height:34px; line-height:34px; text-align:center; font-size:13px; overflow:hidden; font-variant-numeric:tabular-nums; cursor:pointer; }
 .ck .strip span.here { outline:2px solid var(--accent2); outline-offset:-2px; }
-.ck .label { color:var(--soft); font-size:13px; }
+.ck .label { color:var(--soft); font-size:14px; }
 `;
 
 export function mount(el, data) {
@@ -33,11 +39,12 @@ export function mount(el, data) {
   const stripLabel = h("div", {class: "label"});
   const strip = h("div", {class: "strip", tabindex: 0, role: "group", "aria-label": "Entries of the position"});
   const [likeness, wave] = [h("div"), h("div")];
+  const maps = h("div", {class: "maps"},
+    h("figure", {}, entriesCaption, h("div", {class: "map"}, entries, ...marks.entries)),
+    h("figure", {}, alikeCaption, h("div", {class: "map"}, alike, ...marks.alike)));
+  const curves = h("div", {class: "curves"}, likeness, wave);
   box.append(title, names, h("div", {class: "row"}, h("label", {style: "display:contents"}, "Position ", slider), at), status,
-    h("div", {class: "maps"},
-      h("figure", {}, entriesCaption, h("div", {class: "map"}, entries, ...marks.entries)),
-      h("figure", {}, alikeCaption, h("div", {class: "map"}, alike, ...marks.alike))),
-    stripLabel, strip, likeness, wave);
+    h("div", {class: "sides"}, h("div", {class: "whole"}, maps, stripLabel, strip), curves));
   let T, D, code, matrix, low, high, span, which, position = 0, entry = 0;
 
   function update(fresh) {
@@ -100,7 +107,7 @@ export function mount(el, data) {
 
   /** A curve over the positions, with its range on the left and the chosen position marked. */
   function plot(values, [from, to], mark, color = "var(--accent)") {
-    const [W, H, L, R, B] = [Math.max(280, Math.min(740, box.clientWidth || 740)), 132, 56, 10, 20];
+    const [W, H, L, R, B] = [Math.max(280, Math.min(740, curves.clientWidth || 740)), 132, 56, 10, 20];
     const x = (u) => L + (W - L - R) * (T > 1 ? u / (T - 1) : 0.5);
     const y = (value) => 8 + (H - B - 16) * (to > from ? (to - value) / (to - from) : 0.5);
     const text = (px, py, value, anchor) => h("text", {x: px, y: py, "text-anchor": anchor, "font-size": 13, class: "quiet"}, value);
