@@ -175,7 +175,7 @@ PAGE = """{% extends 'lab/index.html.j2' %}
 {% block html_head_css %}{{ super() }}
 {% set dark = '<style media="screen and (prefers-color-scheme: dark)"' %}
 {{ resources.include_css("static/theme-dark.css") | replace("<style", dark) }}
-<style>math { font-family: "STIX Two Math", "Cambria Math", "Noto Sans Math", "DejaVu Math TeX Gyre", math }
+<style>math { font-family: "STIX Two Math", "Cambria Math", "DejaVu Math TeX Gyre", "Noto Sans Math", math }
 details { margin-bottom: 1em }
 .jp-RenderedHTMLCommon :is(p, li, td) a:link { text-decoration: underline }
 /* JupyterLab's colours for prompts and code, as far as they are too faint to be read */
@@ -242,6 +242,12 @@ def mathml(formula: str, display: str) -> str:
     return with_spaces(convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1))
 
 
+def with_punctuation_held(page: str) -> str:
+    """A page in which no line begins with the full stop or the bracket behind a formula."""
+    formula = r'<math\b[^>]*display="inline"[^>]*>(?:(?!</math>).)*</math>'
+    return re.sub(rf"\(?{formula}[.,;:!?)’”]+", r'<span style="white-space:nowrap">\g<0></span>', page)
+
+
 def markdown_html(source: str) -> str:
     """A cell's Markdown as HTML, with formulas as MathML; links to files that lie beside the notebook become text."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
@@ -255,7 +261,8 @@ def markdown_html(source: str) -> str:
         def block_math(self, body: str) -> str:
             return mathml(body, "block")
 
-    return without_empty_headers(MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source))
+    rendered = MarkdownWithMath(renderer=MathMLRenderer(escape=False)).render(source)
+    return with_punctuation_held(without_empty_headers(rendered))
 
 
 def without_empty_headers(page: str) -> str:

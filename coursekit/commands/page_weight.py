@@ -7,7 +7,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from coursekit.commands.lectures import without_empty_headers
+from coursekit.commands.lectures import with_punctuation_held, without_empty_headers
 
 # as ``figure_html`` in viz/figures.py and ``Widget`` in viz/widget.py write them
 FIGURE = re.compile(
@@ -42,6 +42,7 @@ def lighter(page: str, searches: bool) -> str:
     page = re.sub(r'(<p class="(?:collapsed|expanded) admonition-title">(?:Show|Hide) the )source<', r"\1code<", page)
     # it is called what one reads on it
     page = page.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+    page = with_punctuation_held(page)
     return without_empty_headers(re.sub(r'<span class="(?:n|p|w)">([^<]*)</span>', r"\1", page))
 
 

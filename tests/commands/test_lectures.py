@@ -43,6 +43,31 @@ def test_other_formulas_stay_as_they_are(formula):
 
 
 @pytest.mark.browser
+def test_no_line_begins_with_the_full_stop_behind_a_formula(browser):
+    words = r"The root ($\sqrt{n}$). " * 40
+    page = to_html(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(words)]), "t")
+    view = browser.new_page(viewport={"width": 700, "height": 900})
+    view.set_content(page)
+    held = view.locator("span:has(> math)").evaluate_all(
+        "all => all.map((one) => [one.textContent, one.getClientRects().length])"
+    )
+    assert held == [["(n).", 1]] * 40
+    tops = view.locator("span:has(> math)").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
+    assert len(set(tops)) > 3
+
+
+@pytest.mark.browser
+def test_brackets_are_as_high_as_what_they_hold(page, browser):
+    """With the fonts of this machine, whichever of the list it has."""
+    view = browser.new_page()
+    view.set_content(page)
+    view.locator("h1").evaluate("""h1 => { h1.outerHTML = `<math display="block"><mo stretchy="true">(</mo>
+      <mfrac><mi>a</mi><mi>b</mi></mfrac><mo stretchy="true">)</mo></math>`; }""")
+    bracket, fraction = (view.locator(name).first.bounding_box()["height"] for name in ("mo", "mfrac"))
+    assert bracket > 0.85 * fraction
+
+
+@pytest.mark.browser
 def test_the_browser_draws_every_formula(page, browser):
     """As MathML: the root in the heading has a height, and the sum stands on a line of its own."""
     view = browser.new_page()

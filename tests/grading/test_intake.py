@@ -876,7 +876,8 @@ names = st.one_of(
     st.sampled_from(
         ["x.ipynb", "x.zip", "a/b.zip", "..", ".", "/", "\\", "a\0b", " " * 3000, "²/2.ipynb", "é\u202e\x1b.ipynb"]
     ),
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+    # zipfile cuts a name at a zero, and cannot write the empty one that may be left
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda name: name[0] != "\0"),
 )
 notebooks = st.one_of(
     damaged(NOTEBOOK),

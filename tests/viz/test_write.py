@@ -227,6 +227,10 @@ def test_walking_through_the_stored_tree_with_the_keys(browser):
     page.get_by_role("button", name="Start again").click()
     assert area(page).input_value() == "The"
     assert options(page) == [readable(s) for s, _ in best("The")]
+    page.keyboard.press("Escape")
+    area(page).press("Home")
+    page.get_by_role("button", name="Start again").click()  # the text is as it was, the cursor is not
+    assert options(page) == [readable(s) for s, _ in best("The")]
     assert page.requests == ["http://ck.test/"]
     assert page.errors == []
 

@@ -169,6 +169,8 @@ export function mount(el, data, {emit}) {
       area.select();
       put(data.text);
     }
+    area.setSelectionRange(data.text.length, data.text.length); // wherever the cursor was, also after an undo
+    mirrored();
     ask();
   }
 
