@@ -485,6 +485,20 @@ def test_the_folder_of_a_published_course_is_cloned(tmp_path, monkeypatch):
 
 
 @pytest.mark.browser
+def test_a_formula_is_not_to_be_scrolled_up_and_down(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    line = "<msub><mi>e</mi><mi>s</mi></msub><mo>=</mo><mi>q</mi><mo>·</mo><msub><mi>k</mi><mi>s</mi></msub>"
+    hidden = page.locator(".formula").first.evaluate(
+        """(formula, line) => {
+          formula.innerHTML = `<math display="block"><mrow>${line}</mrow></math>`;
+          return formula.scrollHeight - formula.clientHeight;
+        }""",
+        line,
+    )
+    assert hidden == 0
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["claims.html", "lectures/01_sums.html"])
 def test_the_columns_of_the_claims_stand_apart(name, width, open_page):
