@@ -1099,6 +1099,22 @@ def test_enter_opens_the_answers_of_a_slide_and_folds_them(open_page):
 
 
 @pytest.mark.browser
+def test_enter_opens_code_where_a_slide_has_no_answer(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    fold = "<details><summary>{}</summary><pre>draw()</pre></details>"
+    page.evaluate("html => Reveal.getCurrentSlide().insertAdjacentHTML('beforeend', html)", fold.format("Code"))
+    opened = "[...Reveal.getCurrentSlide().querySelectorAll('details')].map((one) => one.open)"
+    for one in (True, False):
+        page.keyboard.press("Enter")
+        assert page.evaluate(opened) == [one]
+    answer = fold.format("Answer").replace("<details", "<details class='answer'")
+    page.evaluate("html => Reveal.getCurrentSlide().insertAdjacentHTML('beforeend', html)", answer)
+    page.keyboard.press("Enter")
+    assert page.evaluate(opened) == [False, True]
+
+
+@pytest.mark.browser
 def test_keys_that_come_while_the_slides_are_laid_out_count(open_page):
     page = open_page("slides", "03_talk.html")
     assert not page.evaluate("Reveal.isReady()")

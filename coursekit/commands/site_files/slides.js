@@ -82,7 +82,7 @@ function isShort(pre) {
 function movesWhole(cell, bottom) {
   if (!cell.matches(".jp-CodeCell")) return false;
   const {top, height} = cell.getBoundingClientRect();
-  return height <= HEIGHT - 2 * MARGIN && top >= bottom - (1 - ENOUGH) * HEIGHT;
+  return height <= HEIGHT - 2 * MARGIN /* there it stands below the slide's own margin */ && top >= bottom - (1 - ENOUGH) * HEIGHT;
 }
 
 /** What of `el` lies below `bottom`, taken out of it into a frame like its own; null if it cannot be cut there. */
