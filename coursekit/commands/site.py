@@ -411,6 +411,7 @@ def card(path: Path, notebook: Any, claims: int, has_exercise: bool, pictures: P
     A lecture without a drawing shows its first figure, which is written into the folder ``pictures``.
     """
     place, title = first_line(notebook).split(" · ", 1) if " · " in first_line(notebook) else ("", first_line(notebook))
+    title = title.replace("'", "’")  # as Sphinx writes it in its own text
     goals = next((cell.source for cell in notebook.cells if cell.id.startswith("objectives")), "")
     goal = re.search(r"^1\. (.*)", goals, re.MULTILINE)
     line = html.escape(re.sub(r"[*`$]", "", goal[1])) if goal else ""

@@ -863,6 +863,8 @@ def test_pages_are_found_before_the_names_of_modules(open_page):
     said.get_by_role("link", name="vocab").click()
     page.wait_for_url("**/search.html?q=vocab")
     page.locator("#search-results li").first.wait_for()
+    page = open_page("site", "search.html?q=vocab+marmelad")
+    page.locator(".search-summary", has_text="Did you mean vocab marmalade? Search for one").wait_for()
 
 
 @pytest.mark.browser

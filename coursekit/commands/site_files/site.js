@@ -242,31 +242,44 @@ function distance(a, b) {
 const link = (href, text) => Object.assign(document.createElement("a"), {href, textContent: text});
 const searchFor = (words) => link(`?q=${encodeURIComponent(words)}`, words);
 
-/** Where no page has all words, each can be searched alone. */
+/** A term as it is compared: "KV-caches" is "kv cache", "queries" is "query", "[CLS]" is "cls". */
+const plain = (/** @type {string} */ term) => term.trim().toLowerCase().replace(/[[\]]/g, "").replace(/-/g, " ").replace(/ies$/, "y").replace(/(?<=..[^s])s$/, "");
+
+/** The names of the glossary, whole and in their parts ("top-k" of "top-k and top-p"), and the words in them. */
+const NAMES = TERMS.flatMap((term) => term[0].flatMap((name) => [name, ...name.split(/, | and /)]).map((name) => ({name, term})));
+const WORDS = TERMS.flatMap((term) => term[0].flatMap((name) => name.match(/\p{L}{4,}/gu) ?? []).map((name) => ({name, term})));
+
+/** The one that is written almost like what was asked for: with one letter in four, and at most two, that differ
+ *  ("atention", "embeding"). */
+function nearest(asked, names) {
+  const near = names.map((one) => ({...one, by: distance(asked, plain(one.name))})).sort((a, b) => a.by - b.by)[0];
+  return near?.by <= Math.min(2, asked.length / 4) ? near : null;
+}
+
+/** Where no page has all words, each can be searched alone, and one that is written almost like a word of the glossary
+ *  can be searched as that. */
 function offerEach(results, asked) {
   const words = [...new Set(asked.match(/[\p{L}\p{N}]+/gu))];
   if (words.length < 2) return;
+  const meant = words.map((word) => nearest(plain(word), WORDS)?.name ?? word).join(" ");
   const watch = new MutationObserver(() => {
     const summary = results.querySelector(".search-summary");
     if (summary?.textContent !== NOTHING) return;
     watch.disconnect();
+    if (plain(meant) !== plain(words.join(" "))) summary.append(" Did you mean ", searchFor(meant), "?");
     summary.append(" Search for one of them: ", ...words.flatMap((word, i) => (i ? [", ", searchFor(word)] : [searchFor(word)])), ".");
   });
   watch.observe(results, {childList: true, subtree: true});
 }
-
-/** A term as it is compared: "KV-caches" is "kv cache", "queries" is "query", "[CLS]" is "cls". */
-const plain = (/** @type {string} */ term) => term.trim().toLowerCase().replace(/[[\]]/g, "").replace(/-/g, " ").replace(/ies$/, "y").replace(/(?<=..[^s])s$/, "");
 
 function lookUp() {
   const query = new URLSearchParams(location.search).get("q") ?? "", asked = plain(query);
   const results = document.getElementById("search-results");
   if (!asked || !results) return;
   offerEach(results, query);
-  const parts = (name) => [name, ...name.split(/, | and /)]; // "top-k" of "top-k and top-p"
-  const near = TERMS.flatMap((term) => term[0].flatMap(parts).map((name) => ({name, term, by: distance(asked, plain(name))}))).sort((a, b) => a.by - b.by)[0];
+  const near = nearest(asked, NAMES);
   const said = document.createElement("p");
-  if (near && near.by <= Math.min(2, asked.length / 4)) { // one letter in four: "atention", "embeding"
+  if (near) {
     const exact = near.by === 0, {name, term: [, meaning, place]} = near;
     if (!exact) said.append("Did you mean ", searchFor(name), "? ");
     said.append("The ", link(`docs/glossary.html#${place}`, "glossary"), ` says of ${exact ? "it" : "that"}: ${meaning}`);
