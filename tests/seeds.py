@@ -28,9 +28,11 @@ APART = 1000  # seeds of two runs never meet
 AGAIN = "again"  # the second run of seed 0
 # Training draws its batches by these; what a data set holds does not change.
 ORDERS = """from coursekit.data import batches, pretraining, translation
-for drawn in (batches.Shuffled, batches.Fresh, pretraining.Redrawn, translation.Bucketed):
-    assert drawn.__init__.__defaults__ == (0,), drawn
-    drawn.__init__.__defaults__ = ({offset},)"""
+from coursekit.models import rnn_lm
+kinds = batches.Shuffled, batches.Fresh, pretraining.Redrawn, translation.Bucketed, rnn_lm.Streams
+for drawn in (batches.of_like_length, *(kind.__init__ for kind in kinds)):
+    assert drawn.__code__.co_varnames[drawn.__code__.co_argcount - 1] == "seed", drawn
+    drawn.__defaults__ = (*drawn.__defaults__[:-1], {offset})"""
 TIMED = re.compile(r"\btime$")  # the names of claims about measured times
 SEEDED = re.compile(r"\b(seed|manual_seed|default_rng)\((\d+)\)")
 

@@ -29,16 +29,31 @@ def test_every_seed_is_another_and_nothing_else():
     assert "tags" not in notebook.cells[0].metadata, "the lecture itself stays as it is"
 
 
+ASK = """
+import torch
+def some(generator): return {"x": torch.rand(1, generator=generator)}
+x, pairs = torch.arange(1000), [([i], [i]) for i in range(1000)]
+for found in (
+    batches.Shuffled({"x": x}, 10), batches.Fresh(some), batches.of_like_length({"x": x}, x, 10),
+    pretraining.Redrawn(lambda generator: {"x": torch.rand(1000, generator=generator)}, 10),
+    translation.Bucketed(pairs, 10), rnn_lm.Streams([[i] for i in range(1, 1000)], 4, 2),
+):
+    batch = next(found)
+    print([column.tolist() for column in (batch.values() if isinstance(batch, dict) else batch)])
+"""
+
+
 def test_training_draws_its_batches_by_another_seed():
     """The inserted cell itself, in a process of its own: the defaults that it changes are everybody's."""
-    ask = "\nimport torch\nprint(batches.Fresh(lambda g: torch.rand(1, generator=g)).__next__().item())"
-    drawn = [
+    first, again, other = (
         subprocess.run(
-            [sys.executable, "-c", seeds.ORDERS.format(offset=offset) + ask], capture_output=True, text=True, check=True
-        ).stdout
+            [sys.executable, "-c", seeds.ORDERS.format(offset=offset) + ASK], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         for offset in (1000, 1000, 2000)
-    ]
-    assert drawn[0] == drawn[1] != drawn[2]
+    )
+    assert first == again
+    assert len(first) == 6
+    assert all(one != another for one, another in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize(
