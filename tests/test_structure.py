@@ -283,6 +283,21 @@ def test_a_notebook_holds_no_copy_of_package_code(lecture):
     assert not twice, f"{', '.join(twice)}: import what is there, or give yours another name {SEE}"
 
 
+def test_names_in_the_text_are_there(lecture):
+    """What the text calls by its name in code is in the package or in the lecture, also after it was renamed there."""
+    code = [cell.source for cell in lecture.cells if cell.cell_type == "code"]
+    code += [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*") if path.suffix in (".py", ".js")]
+    known = set(re.findall(r"\w+", "\n".join(code))) | {"ursley", "sentencepiece"}  # a token, a library
+    texts = [cell for cell in lecture.cells if cell.cell_type == "markdown" and not cell.id.startswith("exercises")]
+    missing = [
+        f"`{name}` in {cell.id}"
+        for cell in texts
+        for name in re.findall(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)(?:\(\))?`(?!`)", cell.source)
+        if name.rpartition(".")[2] not in known
+    ]
+    assert not missing, f"{', '.join(missing)}: no code has this name {SEE}"
+
+
 def test_no_cell_returns_what_it_drew_on(lecture):
     """Else ``<matplotlib.legend.Legend at 0x7f84>`` stands below the figure."""
     for cell in lecture.cells:

@@ -112,12 +112,13 @@ def stream(
         ValueError: an empty prompt, more tokens than the model has positions, or a number out of range.
     """
     check_temperature(temperature)
-    for check, value in ((check_top_k, top_k), (check_top_p, top_p)):  # at temperature 0 nobody else looks at them
-        if value is not None:
-            check(value)
+    if top_k is not None:  # at temperature 0 nobody else looks at them
+        check_top_k(top_k, "top_k")
+    if top_p is not None:
+        check_top_p(top_p, "top_p")
     check_stop(stop, model.config.vocab_size)
     if repetition_penalty != 1:
-        check_penalty(repetition_penalty)
+        check_penalty(repetition_penalty, "repetition_penalty")
     with torch.inference_mode():
         ids, mask = left_padded(ids, mask)
     caches = model.new_caches(check_length(model, ids, max_new))

@@ -153,9 +153,9 @@ class Bert(Pretrained):
         check_all((segments == 0) | (segments == 1), "segments must be 0 in the first text and 1 in the second")
         x = self.tokens(ids) + self.segments(segments)  # (B, T, D)
         x = self.positions(x, 0 if mask is None else positions_of(mask))
-        states = [self.dropout(self.norm(x))]
+        states, may_attend = [self.dropout(self.norm(x))], padding_mask(mask)  # (B, 1, 1, T)
         for block in self.blocks:
-            states.append(block(states[-1], mask=None if mask is None else padding_mask(mask)))
+            states.append(block(states[-1], mask=may_attend))
         return states
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
@@ -361,14 +361,14 @@ def span_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tenso
     Raises:
         ValueError: an answer begins or ends at padding.
     """
-    for end in ("start", "end"):
-        check_all(
-            batch["mask"].gather(1, batch[end][:, None]), f"the {end} of an answer lies at padding: it must be a token"
-        )
-    places = model(batch["ids"], batch["mask"], batch.get("segments"))
-    right = batch["start"], batch["end"]
-    loss = sum(F.cross_entropy(logits.float(), place, reduction="sum") for logits, place in zip(places, right))
-    return loss, right[0].new_full((), len(right[0]))
+    start, end = batch["start"], batch["end"]
+    for name, place in (("start", start), ("end", end)):
+        real = batch["mask"].gather(1, place[:, None])
+        check_all(real, f"the {name} of an answer lies at padding: it must be a token")
+    start_logits, end_logits = model(batch["ids"], batch["mask"], batch.get("segments"))
+    loss = F.cross_entropy(start_logits.float(), start, reduction="sum")
+    loss = loss + F.cross_entropy(end_logits.float(), end, reduction="sum")
+    return loss, start.new_full((), len(start))
 
 
 def best_span(start: Tensor, end: Tensor, allowed: Tensor) -> Tensor:

@@ -35,6 +35,9 @@ from coursekit.nn.precision import full_precision
 STD = 0.02  # of the head's weights at first; not in the paper, but in its program
 
 
+MOST_BATCHES = 64  # of one update
+
+
 @dataclass(frozen=True)
 class DINOConfig:
     """Sizes and choices of a ``DINO``; the defaults of all but ``vit`` are those for ImageNet, 100 epochs of 1,251
@@ -74,8 +77,9 @@ class DINOConfig:
         check_sizes(self, "teacher_temperature_warmup", "freeze_last_layer", least=0)
         if not self.student_temperature > 0:
             raise ValueError(f"student_temperature={self.student_temperature}: must be above 0")
-        if len(self.teacher_temperature) != 2 or not min(self.teacher_temperature) > 0:
-            raise ValueError(f"teacher_temperature={self.teacher_temperature}: must be two numbers above 0")
+        temperatures = self.teacher_temperature
+        if not isinstance(temperatures, Sequence) or len(temperatures) != 2 or not min(temperatures) > 0:
+            raise ValueError(f"teacher_temperature={temperatures}: must be two numbers above 0")
         for field in ("momentum", "centre_momentum"):
             if not 0 <= getattr(self, field) <= 1:
                 raise ValueError(f"{field}={getattr(self, field)}: must lie in 0..1")
@@ -160,32 +164,42 @@ def sharpen(logits: Tensor, centre: Tensor, temperature: float) -> Tensor:
 
     Source: section 3.1, "Avoiding collapse", and algorithm 1.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature}: must be above 0")
+    check_temperature(temperature)
     return ((logits - centre) / temperature).softmax(dim=-1)
 
 
-def pair_losses(student: Tensor, targets: Tensor, temperature: float) -> Tensor:
-    """Cross-entropies ``- sum over k of P_t(k) ln P_s(k)``, ``P_s = softmax(student / tau_s)``, of pairs of views.
+def pair_losses(student_logits: Tensor, targets: Tensor, temperature: float) -> Tensor:
+    """Cross-entropies ``- sum over k of P_t(k) ln P_s(k)``, ``P_s = softmax(z / tau_s)``, of pairs of views.
 
     Each global view as the teacher sees it is paired with every view that the student sees, except with itself.
 
     Args:
-        student: logits of all views, the global ones first, (B, V, K).
+        student_logits: z, of all views, the global ones first, (B, V, K).
         targets: probabilities from the teacher for the global views, (B, G, K).
         temperature: tau_s.
 
     Returns:
         In nats, (B, G (V - 1)).
 
+    Raises:
+        ValueError: ``temperature`` is not above 0.
+
     Source: section 3.1, equation 3.
     """
-    G, V = targets.shape[1], student.shape[1]
-    with full_precision(student.device):
-        losses = -targets @ (student / temperature).log_softmax(dim=-1).mT  # (B, G, K) @ (B, K, V) -> (B, G, V)
+    check_temperature(temperature)
+    G, V = targets.shape[1], student_logits.shape[1]
+    with full_precision(student_logits.device):
+        log_p = (student_logits / temperature).log_softmax(dim=-1)
+        losses = -targets @ log_p.mT  # (B, G, K) @ (B, K, V) -> (B, G, V)
     pair = torch.arange(G * (V - 1), device=losses.device)
     g, v = pair // (V - 1), pair % (V - 1)
     return losses[:, g, v + (v >= g)]  # without a view and itself
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse to divide logits by what is not above 0."""
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
 
 
 def check_views(batch: dict[str, Tensor]) -> None:
@@ -255,8 +269,8 @@ class DINO(nn.Module):
         check_views(batch)
         views = [batch[name] for name in ("global", "local") if name in batch]
         with torch.no_grad():
-            teacher = self.teacher(views[:1])
-        return self.student(views, frozen=self.step < self.config.freeze_last_layer), teacher
+            teacher_logits = self.teacher(views[:1])
+        return self.student(views, frozen=self.step < self.config.freeze_last_layer), teacher_logits
 
     @torch.no_grad()
     def update_teacher(self) -> None:
@@ -291,24 +305,32 @@ class DINO(nn.Module):
         Source: section 5.3, "Avoiding collapse", figure 7 (entropy and KL).
         """
         with evaluating(self):
-            student, teacher = self({name: x.to(self.centre.device) for name, x in batch.items()})
-        targets = sharpen(teacher, self.centre, self.temperature)
+            student_logits, teacher_logits = self({name: x.to(self.centre.device) for name, x in batch.items()})
+        targets = sharpen(teacher_logits, self.centre, self.temperature)
         entropy = torch.special.entr(targets).sum(dim=-1).mean()
         of_mean = torch.special.entr(targets.mean(dim=(0, 1))).sum()
-        loss = pair_losses(student, targets, self.config.student_temperature).mean()
-        found = {"entropy": entropy, "entropy_of_mean": of_mean, "kl": loss - entropy, "centre": self.centre.norm()}
-        return {name: number.item() for name, number in found.items()}
+        loss = pair_losses(student_logits, targets, self.config.student_temperature).mean()
+        metrics = {"entropy": entropy, "entropy_of_mean": of_mean, "kl": loss - entropy, "centre": self.centre.norm()}
+        return {name: number.item() for name, number in metrics.items()}
 
 
 def dino_loss(model: DINO, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """The objective for ``Training``: the mean of ``pair_losses``, summed over images (nats), and how many there are.
 
     In train mode it keeps the teacher's logits for ``DINO.update_teacher``, and uses the centre of before. So give
-    ``Training`` that method as ``after_update``: without it the teacher would never move, and no error would say so.
+    ``Training`` that method as ``after_update``: without it the teacher would never move.
+
+    Raises:
+        RuntimeError: the teacher was not updated after ``MOST_BATCHES`` batches.
     """
-    student, teacher = model(batch)
-    targets = sharpen(teacher, model.centre, model.temperature)
-    loss = pair_losses(student, targets, model.config.student_temperature).mean(dim=1).sum()
+    if len(model.teacher_logits) == MOST_BATCHES:
+        raise RuntimeError(
+            f"no update of the teacher in {MOST_BATCHES} batches: give Training after_update=DINO.update_teacher, "
+            "or call model.update_teacher() after each step of the optimizer"
+        )
+    student_logits, teacher_logits = model(batch)
+    targets = sharpen(teacher_logits, model.centre, model.temperature)
+    loss = pair_losses(student_logits, targets, model.config.student_temperature).mean(dim=1).sum()
     if model.training:
-        model.teacher_logits.append(teacher)
-    return loss, loss.new_full((), len(student))
+        model.teacher_logits.append(teacher_logits)
+    return loss, loss.new_full((), len(student_logits))

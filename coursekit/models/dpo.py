@@ -56,6 +56,18 @@ def preference_losses(
 
     Source: Rafailov et al. (2023), equation 7; Azar et al. (2023), equation 17.
     """
+    check_options(beta, label_smoothing, loss)
+    for name, x in zip(("rejected", "chosen_reference", "rejected_reference"), (policy[1], *reference), strict=True):
+        check_shape(name, x, policy[0].shape)
+    chosen, rejected = (ours - theirs for ours, theirs in zip(policy, reference, strict=True))
+    margin = chosen - rejected
+    if loss == "ipo":
+        return (margin - 1 / (2 * beta)).square()
+    return -(1 - label_smoothing) * F.logsigmoid(beta * margin) - label_smoothing * F.logsigmoid(-beta * margin)
+
+
+def check_options(beta: float, label_smoothing: float, loss: str) -> None:
+    """Refuse what ``preference_losses`` cannot take."""
     if not beta > 0:
         raise ValueError(f"beta={beta}: must be above 0")
     if not 0 <= label_smoothing < 0.5:
@@ -64,13 +76,6 @@ def preference_losses(
         raise ValueError(f"loss={loss!r}: must be one of {', '.join(map(repr, LOSSES))}")
     if loss == "ipo" and label_smoothing:
         raise ValueError(f"label_smoothing={label_smoothing}: is of 'dpo' alone; 'ipo' needs none")
-    for name, x in zip(("rejected", "chosen_reference", "rejected_reference"), (policy[1], *reference), strict=True):
-        check_shape(name, x, policy[0].shape)
-    chosen, rejected = (ours - theirs for ours, theirs in zip(policy, reference, strict=True))
-    margin = chosen - rejected
-    if loss == "ipo":
-        return (margin - 1 / (2 * beta)).square()
-    return -(1 - label_smoothing) * F.logsigmoid(beta * margin) - label_smoothing * F.logsigmoid(-beta * margin)
 
 
 def pair_log_probs(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -102,7 +107,11 @@ def dpo_objective(
     True where a token is real, ``chosen_answer`` (B, T), True at the answer and its end of turn, and
     ``chosen_reference`` (B,), from ``with_reference``. Train without dropout: with it the policy differs from its
     reference before anything is learned.
+
+    Raises:
+        ValueError: an option is none of those of ``preference_losses``.
     """
+    check_options(beta, label_smoothing, loss)
 
     def dpo_loss(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         check_pairs(batch)

@@ -160,10 +160,10 @@ class GPT(Pretrained):
         check_caches(caches, len(self.blocks))
         start = caches[0].length if caches else 0
         check_text(ids, self.config.vocab_size, self.config.max_length, mask, start)
-        positions = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
-        x = self.dropout(self.positions(self.tokens(ids), positions))  # (B, T, D)
-        mask = None if mask is None else padding_mask(mask)  # (B, 1, 1, S)
-        x = through_blocks(x, self.blocks, caches, self.gradient_checkpointing, mask=mask, causal=True)
+        position_ids = start if mask is None else positions_of(mask)[:, start:]  # padding is no position
+        x = self.dropout(self.positions(self.tokens(ids), position_ids))  # (B, T, D)
+        may_attend = padding_mask(mask)  # (B, 1, 1, S)
+        x = through_blocks(x, self.blocks, caches, self.gradient_checkpointing, mask=may_attend, causal=True)
         return self.norm(x)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, caches: list[Cache] | None = None) -> Tensor:

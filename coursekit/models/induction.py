@@ -71,7 +71,7 @@ class AttentionOnly(nn.Module):
             ValueError: as ``GPT.forward``.
         """
         check_text(ids, self.config.vocab_size, self.config.max_length, mask)
-        real = None if mask is None else padding_mask(mask)
+        real = padding_mask(mask)
         x = self.positions(self.tokens(ids))  # (B, T, D)
         for norm, attention in zip(self.norms, self.attention):
             x = x + attention(norm(x), mask=real, causal=True)

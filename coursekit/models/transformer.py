@@ -155,8 +155,9 @@ class Transformer(nn.Module):
         """
         check_text(source, self.config.vocab_size, self.config.max_length, source_mask, name="source")
         x = self.embed(source, 0 if source_mask is None else positions_of(source_mask))
+        may_attend = padding_mask(source_mask)  # (B, 1, 1, S)
         for block in self.encoder:
-            x = block(x, mask=None if source_mask is None else padding_mask(source_mask))
+            x = block(x, mask=may_attend)
         return self.encoder_norm(x)
 
     def decode(
@@ -180,7 +181,7 @@ class Transformer(nn.Module):
         start = caches[0][0].length if caches else 0
         check_text(inputs, self.config.vocab_size, self.config.max_length, start=start, name="inputs")
         x = self.embed(inputs, start)
-        memory_mask = None if source_mask is None else padding_mask(source_mask)
+        memory_mask = padding_mask(source_mask)
         for block, cache in zip(self.decoder, caches or [None] * len(self.decoder), strict=True):
             x = block(x, memory, memory_mask=memory_mask, cache=cache)
         return tied_logits(self.decoder_norm(x), self.embedding.weight, self.logits_bias)
@@ -224,7 +225,7 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float = 0.
     Source: Szegedy et al. (2015), arXiv 1512.00567, section 7; used in 1706.03762, section 5.4.
     """
     if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing={smoothing}: a probability below 1; 0 for none")
+        raise ValueError(f"smoothing={smoothing}: must be a probability below 1; 0 for none")
     V = logits.shape[-1]
     known = (target == -100) | ((target >= 0) & (target < V))
     check_all(known, f"a target must lie in 0..{V - 1}, or be -100 where there is nothing to predict")

@@ -1,7 +1,7 @@
 """Checks of configurations and inputs. Each error is one sentence that says what was wrong and what would be right."""
 
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -99,8 +99,8 @@ def check_dropout(config: Any) -> None:
 
 def check_probability(name: str, p: float) -> None:
     """Refuse to leave out with a probability that is none, or with 1, which would leave nothing."""
-    if not 0 <= p < 1:
-        raise ValueError(f"{name}={p}: a probability below 1")
+    if not isinstance(p, Real) or not 0 <= p < 1:
+        raise ValueError(f"{name}={p}: must be a probability below 1")
 
 
 def check_token(config: Any, field: str) -> None:

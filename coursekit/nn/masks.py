@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 
-def padding_mask(real: Tensor) -> Tensor:
-    """No query attends to padding: ``real`` (B, S), True where a token is real -> (B, 1, 1, S).
+def padding_mask(real: Tensor | None) -> Tensor | None:
+    """No query attends to padding: ``real`` (B, S), True where a token is real -> (B, 1, 1, S); None, all real, stays.
 
     ``real`` is the attention mask of Hugging Face's models, and the opposite of PyTorch's ``key_padding_mask``.
     """
-    return real[:, None, None, :]
+    return None if real is None else real[:, None, None, :]
 
 
 def causal_mask(queries: int, keys: int | None = None, device: torch.device | None = None) -> Tensor:

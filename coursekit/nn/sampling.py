@@ -3,6 +3,8 @@
 Legend: B batch, T tokens written so far, V vocabulary size.
 """
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ def with_temperature(logits: Tensor, temperature: float) -> Tensor:
 
 
 def check_temperature(temperature: float) -> None:
+    """Refuse what is neither 0 nor a temperature that logits can be divided by."""
     if temperature != 0 and not temperature >= COLDEST:
         raise ValueError(f"temperature={temperature}: must be 0, for the most likely token, or at least {COLDEST}")
 
@@ -38,9 +41,10 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
     return logits.masked_fill(logits < least, -torch.inf)
 
 
-def check_top_k(k: int) -> None:
-    if k < 1 or int(k) != k:
-        raise ValueError(f"k={k}: must be a whole number, at least 1")
+def check_top_k(k: int, name: str = "k") -> None:
+    """Refuse what is no number of tokens; ``name`` is what the caller calls it."""
+    if not isinstance(k, Integral) or k < 1:
+        raise ValueError(f"{name}={k}: must be a whole number, at least 1")
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
@@ -57,9 +61,10 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
 
 
-def check_top_p(p: float) -> None:
+def check_top_p(p: float, name: str = "p") -> None:
+    """Refuse what is no probability that tokens can add up to."""
     if not 0 < p <= 1:
-        raise ValueError(f"p={p}: must lie above 0 and not above 1")
+        raise ValueError(f"{name}={p}: must lie above 0 and not above 1")
 
 
 def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: Tensor | None = None) -> Tensor:
@@ -79,9 +84,10 @@ def penalise_repetition(logits: Tensor, written: Tensor, penalty: float, real: T
     return torch.where(seen > 0, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-def check_penalty(penalty: float) -> None:
+def check_penalty(penalty: float, name: str = "penalty") -> None:
+    """Refuse to divide logits by what is not above 0."""
     if not penalty > 0:
-        raise ValueError(f"penalty={penalty}: must be above 0; 1 changes nothing")
+        raise ValueError(f"{name}={penalty}: must be above 0; 1 changes nothing")
 
 
 def next_token(

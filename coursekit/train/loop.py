@@ -6,7 +6,7 @@ the number of things summed (tokens, images, ...).
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
@@ -184,13 +184,13 @@ class Training:
                 grad_norm = self.update()
                 self.step += 1
                 last = self.step == self.steps
-                evaluates = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
-                records = evaluates or last or self.step % self.log_every == 0
-                saves = self.folder is not None and (last or self.step % self.save_every == 0)
-                if records or saves:
+                evaluation_due = self.evaluate is not None and (last or self.step % self.evaluate_every == 0)
+                record_due = evaluation_due or last or self.step % self.log_every == 0
+                save_due = self.folder is not None and (last or self.step % self.save_every == 0)
+                if record_due or save_due:
                     self.check_finite(grad_norm)
-                record = self.write_record(grad_norm, evaluates) if records else None
-                if saves or (self.folder is not None and self.stopped_early):
+                record = self.write_record(grad_norm, evaluation_due) if record_due else None
+                if save_due or (self.folder is not None and self.stopped_early):
                     self.save()
                 if record is not None:
                     yield record
@@ -242,14 +242,21 @@ class Training:
         ``last`` says that it is the update's last batch.
         """
         batch = self.moved(batch)
-        with autocast(self.device, self.precision):
-            found = self.loss_fn(self.model, batch)
-        if not isinstance(found, tuple) or len(found) != 2:
+        try:
+            with autocast(self.device, self.precision):
+                result = self.loss_fn(self.model, batch)
+        except KeyError as error:
+            if not error.args or error.args[0] in batch:
+                raise
+            held = ", ".join(batch) or "nothing"
+            raise ValueError(f"the loss function asked for {error.args[0]!r}; its batch holds {held}") from error
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
+            kinds = ", ".join(type(part).__name__ for part in (result if isinstance(result, tuple) else [result]))
             raise ValueError(
-                f"the loss function returned a {type(found).__name__}: it must return (loss_sum, count), the sum of "
-                "the losses, not their mean, and how many they are"
+                f"the loss function returned {kinds}: it must return (loss_sum, count), the sum of the losses, not "
+                "their mean, as a tensor, and how many they are"
             )
-        loss_sum, count = found
+        loss_sum, count = result
         loss_sum.backward()
         return loss_sum.detach(), count
 
@@ -334,6 +341,8 @@ class Training:
 
     def measure(self) -> Record:
         metrics = self.evaluate(self.model)
+        if not isinstance(metrics, Mapping):
+            raise ValueError(f"evaluate returned a {type(metrics).__name__}: it must return {{name: number}}")
         if taken := sorted(metrics.keys() & {"step", "loss", "lr", "grad_norm"}):
             raise ValueError(
                 f"evaluate returned {taken[0]!r}, which each record has of the training itself: call it "

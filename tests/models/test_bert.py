@@ -460,7 +460,7 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"n_heads": 5}, "n_heads=5: must divide d_model=12"),
         ({"n_layers": 0}, "n_layers=0: must be at least 1"),
         ({"max_length": 0}, "max_length=0: must be at least 1"),
-        ({"dropout": 1.0}, "dropout=1.0: a probability below 1"),
+        ({"dropout": 1.0}, "dropout=1.0: must be a probability below 1"),
     ],
 )
 def test_nonsense_is_refused(changes, words):

@@ -11,7 +11,7 @@ from torch import nn
 
 from coursekit.data.batches import Fresh
 from coursekit.data.crops import multi_crop
-from coursekit.models.dino import DINO, DINOConfig, ProjectionHead, dino_loss, pair_losses, sharpen
+from coursekit.models.dino import DINO, MOST_BATCHES, DINOConfig, ProjectionHead, dino_loss, pair_losses, sharpen
 from coursekit.models.vit import ViT, ViTConfig
 from coursekit.nn.blocks import DropPath
 from coursekit.train import Training, adamw, seed, warmup_cosine
@@ -277,6 +277,14 @@ def test_only_training_moves_the_centre():
         model.update_teacher()
 
 
+def test_a_teacher_that_nobody_updates_is_said():
+    model, data = make(), Fresh(lambda generator: views())
+    training = Training(model, dino_loss, data, torch.optim.SGD(model.student.parameters(), 0.1), steps=100)
+    with pytest.raises(RuntimeError, match="no update of the teacher in 64 batches: give Training after_update="):
+        training.fit()
+    assert training.step == MOST_BATCHES
+
+
 # --- in Training ----------------------------------------------------------------------------------------------
 
 
@@ -451,6 +459,7 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"freeze_last_layer": -1}, "freeze_last_layer=-1: must be at least 0"),
         ({"student_temperature": 0}, "student_temperature=0: must be above 0"),
         ({"teacher_temperature": (0.04, 0)}, r"teacher_temperature=\(0.04, 0\): must be two numbers above 0"),
+        ({"teacher_temperature": 0.04}, "teacher_temperature=0.04: must be two numbers above 0"),
         ({"momentum": 1.5}, r"momentum=1\.5: must lie in 0\.\.1"),
         ({"centre_momentum": -1}, r"centre_momentum=-1: must lie in 0\.\.1"),
     ],
@@ -474,6 +483,9 @@ def test_a_batch_without_two_global_views_is_refused(batch, words):
         dino_loss(make(), batch)
 
 
-def test_a_teacher_is_sharpened_by_a_temperature_above_0():
-    with pytest.raises(ValueError, match="temperature=0: must be above 0"):
-        sharpen(torch.zeros(2, 3), torch.zeros(3), 0)
+@pytest.mark.parametrize("temperature", [0, -0.1])
+def test_logits_are_divided_by_a_temperature_above_0(temperature):
+    with pytest.raises(ValueError, match=f"temperature={temperature}: must be above 0"):
+        sharpen(torch.zeros(2, 3), torch.zeros(3), temperature)
+    with pytest.raises(ValueError, match=f"temperature={temperature}: must be above 0"):
+        pair_losses(torch.zeros(1, 4, 3), torch.zeros(1, 2, 3), temperature)

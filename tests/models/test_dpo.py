@@ -105,6 +105,8 @@ def test_options_that_mean_nothing_are_refused(options, says):
     pc, pr, rc, rr = four(0)
     with pytest.raises(ValueError, match=says):
         preference_losses((pc, pr), (rc, rr), **{"beta": 0.1} | options)
+    with pytest.raises(ValueError, match=says):  # before the first batch
+        dpo_objective(**options)
 
 
 def test_columns_are_refused_that_would_be_compared_with_every_row():

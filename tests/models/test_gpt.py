@@ -466,7 +466,7 @@ def test_it_runs_where_there_is_an_accelerator(where):
         ({"vocab_size": -1}, "vocab_size=-1: must be at least 1"),
         ({"d_ff": 0}, "d_ff=0: must be at least 1"),
         ({"max_length": 0}, "max_length=0: must be at least 1"),
-        ({"dropout": 1.0}, r"dropout=1\.0: a probability below 1"),
+        ({"dropout": 1.0}, r"dropout=1\.0: must be a probability below 1"),
     ],
 )
 def test_nonsense_is_refused(changes, words):

@@ -273,7 +273,7 @@ def test_without_a_number_every_head_has_its_own_keys():
         ({"window": 0}, "window=0: must be at least 1"),
         ({"rotary_base": 1.0}, "rotary_base=1.0: must be above 1"),
         ({"n_layers": 0}, "n_layers=0: must be at least 1"),
-        ({"dropout": 1.0}, "dropout=1.0: a probability below 1"),
+        ({"dropout": 1.0}, "dropout=1.0: must be a probability below 1"),
     ],
 )
 def test_nonsense_is_refused(changes, words):

@@ -260,7 +260,7 @@ def test_a_state_of_other_data_is_refused():
         ({"embed_size": -2}, "embed_size=-2"),
         ({"cell": "GRU"}, "cell='GRU': must be one of 'rnn', 'gru', 'lstm'"),
         ({"tied": True, "embed_size": 4}, "embed_size=4 and hidden_size=128: one matrix"),
-        ({"dropout": 1.0}, r"dropout=1.0: a probability below 1"),
+        ({"dropout": 1.0}, r"dropout=1.0: must be a probability below 1"),
         ({"end_id": -1}, r"end_id=-1: must lie in 0..6"),
     ],
 )

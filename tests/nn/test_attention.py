@@ -304,7 +304,7 @@ def test_queries_of_other_texts_than_the_keys_are_refused():
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 2.0])
 def test_a_dropout_that_is_none_is_refused(dropout):
-    with pytest.raises(ValueError, match=f"dropout={dropout}: a probability below 1"):
+    with pytest.raises(ValueError, match=f"dropout={dropout}: must be a probability below 1"):
         MultiHeadAttention(8, 2, dropout=dropout)
 
 

@@ -132,5 +132,6 @@ def test_logits_of_one_place_are_asked_for(shape):
 
 
 def test_so_many_of_the_most_likely_is_a_whole_number():
-    with pytest.raises(ValueError, match=r"k=2\.5: must be a whole number"):
-        keep_top_k(torch.zeros(1, 4), 2.5)
+    for k in (2.5, 2.0, float("inf")):
+        with pytest.raises(ValueError, match=rf"k={k}: must be a whole number"):
+            keep_top_k(torch.zeros(1, 4), k)

@@ -427,7 +427,22 @@ def test_nonsense_is_refused(wrong, says):
 def test_a_loss_without_its_count_is_refused():
     model = linear()
     training = Training(model, lambda m, b: squared(m, b)[0] / 8, Shuffled(regression(), 8), adamw(model, 0.1), 5)
-    with pytest.raises(ValueError, match=r"returned a Tensor: it must return \(loss_sum, count\)"):
+    with pytest.raises(ValueError, match=r"returned Tensor: it must return \(loss_sum, count\)"):
+        training.fit()
+
+
+@pytest.mark.parametrize(
+    ("loss_fn", "evaluate", "says"),
+    [
+        (lambda m, b: (squared(m, b)[0].item(), 8), None, r"returned float, int: it must return \(loss_sum, count\)"),
+        (lambda m, b: squared(m, {"x": b["ids"]}), None, "the loss function asked for 'ids'; its batch holds x, y$"),
+        (squared, lambda m: 0.5, r"evaluate returned a float: it must return {name: number}"),
+    ],
+)
+def test_what_a_function_must_take_and_return_is_said(loss_fn, evaluate, says):
+    model = linear()
+    training = Training(model, loss_fn, Shuffled(regression(), 8), adamw(model, 0.1), 5, evaluate=evaluate)
+    with pytest.raises(ValueError, match=says):
         training.fit()
 
 

@@ -85,7 +85,7 @@ def test_refuses_sizes_below_one(field):
 
 
 def test_refuses_a_dropout_that_leaves_nothing():
-    with pytest.raises(ValueError, match=r"dropout=1\.0: a probability below 1"):
+    with pytest.raises(ValueError, match=r"dropout=1\.0: must be a probability below 1"):
         LSTMForecasterConfig(4, 2, dropout=1.0)
 
 
