@@ -4,7 +4,8 @@ The code is cut out of the package's files, docstrings and comments included: al
 others what it needs, directly or through others. The model's file comes first, and each before those that it imports,
 as far as Python allows. At the end is a ``main`` for the models that have one in ``coursekit/commands/demos.py``.
 
-With ``--plain``, only the first paragraph of each docstring stays, arguments are not checked, and dropout is PyTorch's.
+With ``--plain``, only the first paragraph of each docstring stays, arguments are not checked, and PyTorch's own take
+the place of what is here for speed on a CPU alone: dropout, and the output layer tied to the embeddings.
 """
 
 import ast
@@ -20,8 +21,11 @@ from coursekit.commands.lectures import LectureError
 ROOT = Path(__file__).parents[2]
 HUB = "coursekit.models.pretrained"  # left out: it reads and writes Hugging Face's files, with the room convert
 CHECKS, DEMOS = "coursekit.nn.checks", "coursekit.commands.demos"  # the last two sections
-DROPOUT = "coursekit.nn.dropout"  # in a plain file PyTorch's, slower on a CPU, takes the place of what it defines:
-PYTORCHS = {"Dropout": "nn.Dropout", "drop": "F.dropout"}
+FASTER = (
+    "coursekit.nn.dropout",
+    "coursekit.nn.tied",
+)  # in a plain file PyTorch's own, slower on a CPU, takes their place:
+PYTORCHS = {"Dropout": "nn.Dropout", "drop": "F.dropout", "tied_logits": "F.linear"}
 HEAD = """\
 # Written by `coursekit single {model}`; the files that it is taken from are named below.
 # Copyright (c) 2026 the authors of "Attention, hands on". SPDX-License-Identifier: MIT
@@ -102,12 +106,12 @@ def needed(module: str) -> tuple[dict[str, list[ast.stmt]], dict[str, Import]]:
     return kept, {name: found for name, found in meanings.items() if isinstance(found, tuple)}
 
 
-def unused_methods(own: str, kept: dict[str, list[ast.stmt]]) -> set[ast.FunctionDef]:
+def unused_methods(own: str, kept: dict[str, list[ast.stmt]], plain: bool) -> set[ast.FunctionDef]:
     """Methods of other files' classes that nothing in the one file calls, such as a cache's for beam search."""
     nodes = [node for statements in kept.values() for one in statements for node in ast.walk(one)]
     texts = "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
     called = {node.attr for node in nodes if isinstance(node, ast.Attribute)} | {"forward"}
-    called |= {*re.findall(r"``(\w+)``", texts)}  # a docstring sends the reader there
+    called |= set() if plain else {*re.findall(r"``(\w+)``", texts)}  # a docstring sends the reader there
     others = [one for module, statements in kept.items() if module != own for one in statements]
     methods = [one for node in others if isinstance(node, ast.ClassDef) for one in node.body]
     return {
@@ -265,9 +269,9 @@ def single(model: str, plain: bool = False) -> str:
         raise LectureError(f"no model {model!r}; there are: {', '.join(models())}")
     own = models()[model]
     kept, imports = needed(own)
-    unused = unused_methods(own, kept)
+    unused = unused_methods(own, kept, plain)
     if plain:
-        kept.pop(DROPOUT, None)
+        kept = {module: statements for module, statements in kept.items() if module not in FASTER}
         whole = "\n".join(section(module, kept[module], True, unused) for module in kept if module != CHECKS)
         read = names_read(ast.parse(shorter(whole)))
         for module in kept.keys() - {DEMOS}:
