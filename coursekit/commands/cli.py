@@ -426,7 +426,8 @@ def new(
         raise fail(f"{what!r} cannot be made: name the number of a lecture, 'widget' or 'recipe'")
     for path in made:
         todo = "exercises" not in path.parts and "TODO" in path.read_text(encoding="utf-8")  # those are made anew
-        say(f"{'Fill in' if todo else 'Made'}: {path}{' (a row of its table)' if path.name == 'README.md' else ''}")
+        word = "Changed" if path.name == "__init__.py" else "Fill in" if todo else "Made"
+        say(f"{word}: {path}{' (a row of its table)' if path.name == 'README.md' else ''}")
     say("docs/contributing.md says how, and which tests to run.")
 
 

@@ -118,6 +118,8 @@ def check_shape(name: str, x: Tensor, wanted: Sequence[int], why: str = "") -> N
 
 def check_mask(name: str, mask: Tensor, wanted: Sequence[int], why: str = "") -> None:
     """Refuse a mask of another shape, or one that is not boolean."""
+    if not isinstance(mask, Tensor):
+        raise ValueError(f"{name}={mask!r}: must be a boolean tensor")
     check_shape(name, mask, wanted, why)
     if mask.dtype != torch.bool:
         raise ValueError(f"{name} of {mask.dtype}: must be boolean")

@@ -177,6 +177,7 @@ def test_the_last_place_is_used_and_no_more(model):
         ({"ids": torch.zeros(1, 2).long(), "max_new": 0}, "max_new=0"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": -1.0}, "temperature=-1.0: must be 0, .* or at least 1e-06"),
         ({"ids": torch.zeros(1, 2).long(), "temperature": 1e-37}, "temperature=1e-37: must be 0, .* or at least 1e-06"),
+        ({"ids": torch.zeros(1, 2).long(), "mask": 60}, "mask=60: must be a boolean tensor"),
         ({"ids": torch.zeros(1, 2).long(), "repetition_penalty": 0}, "repetition_penalty=0: must be above 0"),
         (
             {"ids": torch.zeros(1, 2).long(), "temperature": 0, "top_k": 0},

@@ -25,6 +25,7 @@ from coursekit.grading.weights import DIVERGED, NOT_GIVEN, once_for_a_model, put
 from tests.conftest import FULL
 from tests.grading.answers import answers_of, changed, trained
 
+SEE = "(docs/contributing.md, 'A new lecture with its exercise', says how)"
 EXERCISES = {path.stem: nbformat.read(path, as_version=4) for path in masters(home())}
 ANSWERS = {name: answers_of(name) for name in EXERCISES}
 
@@ -132,9 +133,10 @@ def test_every_answer_has_enough_wrong_and_right_ones(exercise):
     module = ANSWERS[exercise]
     assert set(module.MUTANTS) == set(module.RIGHT) == answers
     for answer in answers:
-        assert len(module.MUTANTS[answer]) >= 4
+        assert len(module.MUTANTS[answer]) >= 4, f"{answer}: fewer than four wrong answers {SEE}"
         words = [words for _, words, _ in module.MUTANTS[answer]]
-        assert len(set(words)) == len(words)
+        assert all(words), f"{answer}: a wrong answer without the words that it must be told {SEE}"
+        assert len(set(words)) == len(words), f"{answer}: each wrong answer needs words of its own {SEE}"
         assert len(module.RIGHT[answer]) >= 2
 
 
