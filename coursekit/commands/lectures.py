@@ -239,7 +239,11 @@ def mathml(formula: str, display: str) -> str:
     from latex2mathml.converter import convert
 
     # HTML knows <math> without its namespace; with it, nbconvert writes a heading's formula as <ns0:math>, unseen
-    return with_spaces(convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1))
+    made = convert(formula, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "", 1)
+    # to TeX the bars of |x| are letters, to browsers operators, with spaces
+    return with_spaces(
+        re.sub(r'<mo((?: \w+="false")*)>(?=[|‖]|&#x0007C;|&#x02016;)', r'<mo\1 lspace="0" rspace="0">', made)
+    )
 
 
 def with_punctuation_held(page: str) -> str:

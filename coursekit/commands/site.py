@@ -252,9 +252,10 @@ def build(results: Path, out: Path, say: Callable[[str], None] = lambda text: No
         for file in made.rglob("*.html"):
             file.write_text(lighter(file.read_text("utf-8"), file.name == "search.html"), encoding="utf-8")
         smaller_styles(made)
+        models = "../_static/models/page.js" if (made / "_static/models/page.js").exists() else ""
         for path in lectures():
             if (results / path.stem / "notebook.ipynb").exists():
-                slides(path, results, made / "slides", f"../lectures/{path.stem}.html")
+                slides(path, results, made / "slides", f"../lectures/{path.stem}.html", models)
         (made / ".nojekyll").touch()  # GitHub Pages would leave out every folder that begins with _
         if out.exists():
             out.rename(old)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from coursekit.commands.browser import without_weights
 from coursekit.commands.lectures import FOLDED, LectureError, markdown_html
 from coursekit.commands.publish import COLAB_LINE
 from coursekit.commands.reading import after_questions
@@ -36,11 +37,12 @@ SLIDES = """{% extends 'reveal/index.html.j2' %}
 """.replace("FOLDED", FOLDED)
 
 
-def slides(path: Path, results: Path, out: Path, page: str = "") -> Path:
+def slides(path: Path, results: Path, out: Path, page: str = "", models: str = "") -> Path:
     """Write a lecture's slides, ``out/04_transformer.html``, and reveal.js beside it; returns the file.
 
     Args:
         page: the address of the lecture's page, to which the first slide leads.
+        models: the address of the script that lets widgets ask the models which the site has beside its pages.
     """
     need()
     from jinja2 import pass_context
@@ -58,11 +60,18 @@ def slides(path: Path, results: Path, out: Path, page: str = "") -> Path:
             return markdown_html(source)
 
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(read_packaged("favicon.svg"))}">'
-    looks = {"head": f"{icon}<style>{read_packaged('slides.css')}</style>", "slides_js": read_packaged("slides.js")}
+    head = f"{icon}<style>{read_packaged('slides.css')}</style>"
+    if models:
+        head += f'<script type="module" src="{models}"></script>'  # before those of the widgets, which look for it
+    looks = {"head": head, "slides_js": read_packaged("slides.js")}
     exporter = OfflineSlides(raw_template=SLIDES, reveal_url_prefix="reveal.js", reveal_theme="white")
     resources = {"metadata": {"name": first_line(notebook)}, **looks}
     text, _ = exporter.from_notebook_node(question_first(without_kernel(notebook)), resources)
     text = text.replace(PRESENTED, "")  # for JupyterLab; one that moves to another slide styles the whole page anew
+    text = re.sub(
+        r'<a [^>]*href="\.\./coursekit/[^>]*>(.*?)</a>', r"\1", text
+    )  # of listings: no such file beside slides
+    text = without_weights(text) if models else text
     copy_reveal(out / "reveal.js")
     file = out / f"{path.stem}.html"
     write_atomically(file, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from coursekit.commands.lectures import to_html, with_spaces
+from coursekit.commands.lectures import mathml, to_html, with_spaces
 
 TEXT = """# Why divide by $\\sqrt{d_k}$?
 
@@ -40,6 +40,14 @@ def test_the_names_of_functions_stand_apart():
 @pytest.mark.parametrize("formula", ["<math><mi>a</mi></math>", "<math><mtext>a < b & c</mtext></math>"])
 def test_other_formulas_stay_as_they_are(formula):
     assert with_spaces(formula) == formula
+
+
+@pytest.mark.parametrize("formula", [r"|A|", r"\lambda |W|^2", r"\|x\|"])
+def test_bars_have_no_spaces_around_them(formula):
+    bars = re.findall(r"<mo([^>]*)>[|‖]</mo>", mathml(formula, "inline"))
+    assert len(bars) == 2
+    assert all('lspace="0" rspace="0"' in bar for bar in bars)
+    assert "lspace" not in mathml(r"p(x \mid y)", "inline")
 
 
 @pytest.mark.browser

@@ -1114,6 +1114,8 @@ def test_enter_opens_code_where_a_slide_has_no_answer(open_page):
     page.evaluate("html => Reveal.getCurrentSlide().insertAdjacentHTML('beforeend', html)", answer)
     page.keyboard.press("Enter")
     assert page.evaluate(opened) == [False, True]
+    page.keyboard.press("c")  # where both are folded, one may want to see the code first
+    assert page.evaluate(opened) == [True, True]
 
 
 @pytest.mark.browser
@@ -1275,6 +1277,31 @@ def test_a_widget_that_grows_is_smaller_and_can_be_scrolled(open_page):
     for height, fits in ((900, [True, ""]), (3000, [False, "auto"])):
         grown.evaluate("(one, height) => { one.style.height = `${height}px`; }", height)
         page.wait_for_function(f"fits => JSON.stringify({slide}) === JSON.stringify(fits)", arg=fits)
+    assert float(grown.evaluate("one => one.style.zoom")) < 0.6
+    grown.evaluate("one => { one.style.height = '200px'; }")
+    page.wait_for_function("!document.querySelector('.grown').style.zoom")
+
+
+@pytest.mark.browser
+def test_a_frame_with_a_script_alone_does_not_begin_a_slide(open_page):
+    """What comes behind it would wait for a second key."""
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    script = "<div style='height: 60px'><script>1</script></div>"
+    widget = f"<div class='jp-Cell'><div style='height: 690px'>Widget</div>{script}</div>"
+    behind = page.evaluate(
+        """(content) => {
+          const slide = document.createElement("section");
+          slide.innerHTML = content;
+          document.querySelector(".slides > section").append(slide);
+          document.querySelector(".reveal").classList.add("measured");
+          for (const one of [slide, slide.parentElement]) one.classList.add("fitting");
+          divide(slide);
+          return [slide.querySelectorAll("script").length, slide.nextElementSibling.innerHTML];
+        }""",
+        f"<div class='fragment'>{widget}</div><div class='fragment'><p style='height: 300px'>Behind.</p></div>",
+    )
+    assert behind == [1, '<div class=""><p style="height: 300px">Behind.</p></div>']
 
 
 @pytest.mark.browser
@@ -1644,6 +1671,41 @@ def test_a_listing_on_a_slide_is_whole(open_page):
 
 
 @pytest.mark.browser
+def test_a_listing_on_a_slide_is_drawn_smaller_rather_than_wrapped(open_page):
+    page = open_page("slides", "03_talk.html")
+    page.wait_for_function(READY)
+    size = page.evaluate("""() => {
+      const slide = Reveal.getCurrentSlide(), line = "x".repeat(100);
+      slide.insertAdjacentHTML("beforeend", `<div data-ck><pre><code>${line}</code></pre></div>`);
+      const pre = slide.querySelector("pre"), before = parseFloat(getComputedStyle(pre).fontSize);
+      narrow(slide);
+      const row = 1.5 * parseFloat(getComputedStyle(pre).fontSize);
+      return [parseFloat(getComputedStyle(pre).fontSize) / before, pre.clientHeight < 2 * row];
+    }""")
+    assert 0.7 < size[0] < 1
+    assert size[1]
+
+
+def test_slides_name_the_models_of_the_site_and_no_file_that_is_not_beside_them(course, tmp_path, monkeypatch):
+    monkeypatch.chdir(course)
+    listing = '<a style="color: #0b5fa5" href="../coursekit/nn/a.py">nn/a.py, line 3</a><p>"float16": "AAAA"</p>'
+    notebook = lecture("04 · More", [("show", "slide", "show(f)", [output(text_html=listing)])])
+    (tmp_path / "build" / "04_more").mkdir(parents=True)
+    for file in (tmp_path / "04_more.ipynb", tmp_path / "build" / "04_more" / "notebook.ipynb"):
+        nbformat.write(notebook, file)
+    plain, asking = (
+        decks.slides(tmp_path / "04_more.ipynb", tmp_path / "build", tmp_path / name, "", models).read_text("utf-8")
+        for name, models in (("plain", ""), ("site", "../_static/models/page.js"))
+    )
+    assert "nn/a.py, line 3" in plain
+    assert "../coursekit/" not in plain
+    assert "page.js" not in plain
+    assert '"float16": "AAAA"' in plain
+    assert re.search(r'<script src="../_static/models/page.js" type="module"></script>.*<script', asking, re.DOTALL)
+    assert '"float16": ""' in asking
+
+
+@pytest.mark.browser
 def test_a_widget_on_a_slide_answers(open_page):
     page = open_page("slides", "02_vit.html")
     page.wait_for_function("Reveal.isReady()")
@@ -1653,6 +1715,9 @@ def test_a_widget_on_a_slide_answers(open_page):
     widget.get_by_role("button", name="Next step").click()
     assert widget.locator("[aria-live]").inner_text() != before
     assert page.locator(".slide-number").inner_text().split() == ["2", "/", "2"]
+    page.wait_for_function("document.activeElement === document.body")
+    page.keyboard.press("ArrowLeft")  # which a widget may take for itself as long as it has the keys
+    assert page.locator(".slide-number").inner_text().split() == ["1", "/", "2"]
 
 
 @pytest.mark.browser

@@ -4,6 +4,7 @@ const SMALLER = 0.75; // as much smaller something is drawn rather than cut in t
 const A_LITTLE = 0.88; // as much smaller a slide is drawn rather than followed by one with what was left over
 const SMALLEST = 0.5; // an opened answer, or what cannot be cut
 const READABLE = 0.7; // what is printed, so that its lines are whole; longer ones are wrapped
+const GROWS = 0.85; // of a slide's height, which what was drawn smaller leaves empty when it is drawn as before again
 const MARGIN = 40; // below the last line of what is cut, with the frames around it
 const LISTING = "[data-ck]:has(.highlight)"; // the package's code, which is a widget for its colours in the dark
 const CUTTABLE = `section, div:not([data-ck], [data-ck] *, .ck), ${LISTING}, ${LISTING} div, details[open]:not(.answer),
@@ -156,6 +157,14 @@ function lookAt(slide) {
   }
 }
 
+/** Whether nothing of `el` can be seen; null, which is none, is not empty. */
+function isEmpty(el) {
+  if (!el || el.querySelector("svg, img, canvas, input, [data-ck]")) return false;
+  const copy = /** @type {Element} */ (el.cloneNode(true));
+  for (const part of copy.querySelectorAll("script, style")) part.remove();
+  return copy.matches("script, style") || !copy.textContent.trim();
+}
+
 /** Let a slide go on on another one, and that on a third, until each fits; returns all of them. Only the one that is looked
  *  at is laid out: a hundred with all their widgets take long. */
 function divide(slide) {
@@ -167,7 +176,9 @@ function divide(slide) {
     const almost = tall * (holdsOne(one) && !isBelowCode(one) ? SMALLER : A_LITTLE) <= HEIGHT;
     rest = tall <= HEIGHT || almost ? null : restOf(one);
     one.classList.remove("fitting");
-    rest?.firstElementChild?.classList.remove("fragment"); // the turn of the page shows it
+    while (rest && isEmpty(rest.firstElementChild)) one.append(rest.firstElementChild); // such as a widget's script
+    if (!rest?.firstElementChild) rest = null;
+    rest?.firstElementChild.classList.remove("fragment"); // the turn of the page shows it
     if (rest) one.after(rest);
     made.push(one);
   }
@@ -273,10 +284,11 @@ function asOnAWideScreen() {
 /** What is printed and what is listed in `part` is drawn smaller, where its lines are then whole. */
 function narrow(part) {
   const all = /** @type {HTMLElement[]} */ ([...part.querySelectorAll("pre")]);
-  for (const pre of all) pre.style.setProperty("white-space", "pre", "important");
+  const listed = all.flatMap((pre) => [pre, .../** @type {NodeListOf<HTMLElement>} */ (pre.querySelectorAll("code"))]);
+  for (const one of listed) one.style.setProperty("white-space", "pre", "important");
   const zooms = all.map((pre) => pre.clientWidth / pre.scrollWidth), sizes = all.map((pre) => parseFloat(getComputedStyle(pre).fontSize));
+  for (const one of listed) one.style.whiteSpace = "";
   for (const [i, pre] of all.entries()) {
-    pre.style.whiteSpace = "";
     if (zooms[i] < 1 && zooms[i] >= READABLE) pre.style.fontSize = `${0.99 * zooms[i] * sizes[i]}px`;
   }
 }
@@ -295,6 +307,11 @@ function releaseControls() {
   addEventListener("change", ({target}) => {
     if (byPointer && target instanceof HTMLElement && target.matches("[type=checkbox], [type=radio], select")) target.blur();
   });
+  addEventListener("click", ({target}) => setTimeout(() => { // buttons, and what else of a widget can be clicked
+    const here = document.activeElement;
+    if (!byPointer || !(target instanceof Element && target.closest(".ck")) || !(here instanceof HTMLElement)) return;
+    if (!here.matches("input:not([type=checkbox], [type=radio], [type=button]), textarea, select, [contenteditable]")) here.blur();
+  }));
   addEventListener("keydown", (event) => {
     byPointer = false;
     if (!sliderOf(event.target) || event.ctrlKey || event.metaKey || event.altKey) return; // of the browser
@@ -311,10 +328,16 @@ function openAnswers(event) {
   if (event.target.closest("a, button, summary, input, select, textarea")) return;
   if (Reveal.isOverview()) return Reveal.toggleOverview(false);
   const all = [...Reveal.getCurrentSlide().querySelectorAll("details")], answers = all.filter((one) => one.matches(".answer"));
-  const folds = answers.length ? answers : all;
+  unfold(answers.length ? answers : all);
+}
+
+/** Open what is folded, or fold all if nothing is. */
+function unfold(folds) {
   const folded = folds.some((one) => !one.open);
   for (const one of folds) one.open = folded;
 }
+
+const openCode = () => unfold([...Reveal.getCurrentSlide().querySelectorAll("details:not(.answer)")]);
 
 async function begin() {
   const early = []; // keys that are pressed while the slides are laid out
@@ -339,13 +362,14 @@ async function begin() {
   head(slides);
   await Reveal.initialize({hash: true, center: false, slideNumber: "c/t", width: WIDTH, height: HEIGHT, margin: 0.03,
     transition: "none", navigationMode: "linear", pdfSeparateFragments: false, plugins: [RevealNotes],
-    keyboard: {35: () => { // End: the last slide of all, not the first one of the last part
+    keyboard: {67: openCode, 35: () => { // C; End: the last slide of all, not the first one of the last part
       const {h, v} = Reveal.getIndices(slides.at(-1));
       Reveal.slide(h, v);
     }}});
   removeEventListener("keydown", keep);
   addEventListener("keydown", openAnswers);
   Reveal.registerKeyboardShortcut("ENTER", "Open or fold the answers, or the code");
+  Reveal.registerKeyboardShortcut("C", "Open or fold the code");
   // Tab would go through what is on the slides before and after (hidden, they would take shapes along that figures share)
   const rest = () => {
     for (const slide of slides) slide.inert = slide !== Reveal.getCurrentSlide() && !Reveal.isOverview() && !Reveal.isScrollView();
@@ -353,10 +377,16 @@ async function begin() {
   for (const event of ["slidechanged", "overviewshown", "overviewhidden", "resize"]) Reveal.on(event, rest);
   rest();
   for (const key of early) Reveal.triggerKey(key);
-  // a widget grows as one works with it: it is drawn smaller then, and scrolled where that is not enough
+  // a widget grows as one works with it: it is drawn smaller then, and scrolled where that is not enough; and as large as
+  // before when it has become small again
+  for (const part of document.querySelectorAll(".slides > section > section > *")) part.dataset.zoom = part.style.zoom;
   const fit = () => {
     const slide = Reveal.getCurrentSlide();
     if (Reveal.isOverview()) return;
+    const parts = [...slide.children], smaller = parts.some((part) => part.style.zoom !== (part.dataset.zoom ?? ""));
+    if (smaller && Math.max(...parts.map(bottomOf)) < slide.getBoundingClientRect().top + GROWS * slide.getBoundingClientRect().height) {
+      for (const part of parts) part.style.zoom = part.dataset.zoom ?? "";
+    }
     if (!slide.querySelector("details[open]:not(.answer)")) shrink(slide); // code stays as large as it can be read
     slide.style.overflowY = heightOf(slide) > HEIGHT ? "auto" : "";
   };
@@ -375,7 +405,7 @@ async function begin() {
   watch();
   for (const fold of document.querySelectorAll(".slides details")) {
     fold.addEventListener("toggle", () => { // opened, it fits as well; closed, all is as large as before
-      for (const part of fold.closest("section").children) part.style.zoom = "";
+      for (const part of fold.closest("section").children) part.style.zoom = part.dataset.zoom ?? "";
       fit();
     });
   }
