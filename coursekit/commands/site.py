@@ -55,6 +55,8 @@ ROOMS = (
 # the parts of the README that say how the course is run: a page of the site
 RUN = ("Two commands", "Lectures", "Exercises")
 
+GUIDE = "coursekit/grading/README.md"  # a page of the site beside those in docs/
+
 CLAIMED = """Each headline of a lecture is a number that the lecture measures while it is executed, beside a bound that
 it has to keep: a claim that fails stops the lecture. Most were measured in the execution that these pages show. What is
 *recorded* was read from the metrics of a longer training that ships with the course, and *checks* are true by algebra,
@@ -198,12 +200,17 @@ def linked(app: Any, page: str, source: list[str]) -> None:
         known = f"exercises/{match[1]}" in app.env.found_docs
         return f"[{match[0]}](../exercises/{match[1]}.ipynb)" if known else match[0]
 
+    def before(match: re.Match[str]) -> str:
+        found = next((name for name in app.env.found_docs if name.startswith(f"lectures/{match[1]}_")), None)
+        return f"[{match[0]}](../{found}.ipynb)" if found else match[0]
+
     notebook = json.loads(source[0])
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             text = "".join(cell["source"])
             text = text.replace("as the README describes", "as [Run it yourself](../run.md#in-colab) describes")
-            cell["source"] = re.sub(r"`exercises/(\w+)(?:/\1\.ipynb)?`", exercise, text)
+            text = re.sub(r"`exercises/(\w+)(?:/\1\.ipynb)?`", exercise, text)
+            cell["source"] = re.sub(r"Lecture (\d\d)(?= comes first)", before, text)
         for output in cell.get("outputs", []):
             if shown := "".join(output.get("data", {}).get("text/html", [])):
                 output["data"]["text/html"] = with_parts_apart(shown, Path(app.srcdir, "_static", "parts"))
@@ -315,13 +322,13 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     (source / "conf.py").write_text(
         f"from coursekit.commands.site import SETTINGS\nglobals().update(SETTINGS)\n{settings}", encoding="utf-8"
     )
-    papers = sorted((home() / "docs").glob("*.md"))
+    papers = [*sorted((home() / "docs").glob("*.md")), *(path for path in [home() / GUIDE] if path.exists())]
     pages = [
         front_page(title, about, cards, live=bool(scripts)),
         contents("Begin", ["run"]),
         contents("Lectures", [f"lectures/{path.stem}" for path in lectures()]),
         contents("Exercises", [f"exercises/{name}" for name in exercises]),
-        contents("About the course", ["claims", *(f"docs/{path.stem}" for path in papers)]),
+        contents("About the course", ["claims", *(f"docs/{page_name(path)}" for path in papers)]),
         contents("Package", [f"package/{room}" for room in rooms]),
     ]
     (source / "index.md").write_text("\n\n".join(pages), encoding="utf-8")
@@ -331,7 +338,8 @@ def stage(results: Path, source: Path, say: Callable[[str], None]) -> None:
     for path in papers:
         text = path.read_text("utf-8")
         text = with_term_places(text) if path.stem == "glossary" else text
-        (source / "docs" / path.name).write_text(with_links(text, source, "docs"), "utf-8")
+        folder = path.parent.relative_to(home()).as_posix()
+        (source / "docs" / f"{page_name(path)}.md").write_text(with_links(text, source, folder), "utf-8")
     for room, names in rooms.items():
         (source / "package" / f"{room}.rst").write_text(room_page(room, names), encoding="utf-8")
 
@@ -456,6 +464,11 @@ def front_page(title: str, about: str, cards: list[str], live: bool) -> str:
     return f'{head}# {title}\n\n{about}\n\n{run}\n\n<ol class="path">\n{"".join(cards)}\n</ol>'
 
 
+def page_name(paper: Path) -> str:
+    """The name on the site of one of the repository's pages."""
+    return "grading" if paper.name == "README.md" else paper.stem
+
+
 def with_links(text: str, source: Path, folder: str = "") -> str:
     """Markdown of the repository's ``folder``; its links lead to the site's pages, one that it has not becomes text."""
     up = "../" if folder else ""
@@ -465,12 +478,13 @@ def with_links(text: str, source: Path, folder: str = "") -> str:
         path = os.path.normpath(os.path.join(folder, target)) if target else ""
         page = re.sub(r"^notebooks/(\w+\.ipynb)$", r"lectures/\1", path)
         page = re.sub(r"^exercises/(\w+)/\1\.ipynb$", r"exercises/\1.ipynb", page)
+        page = "docs/grading.md" if path == GUIDE else page
         if path.endswith((".png", ".svg")) and (home() / path).exists():
             page = f"_static/pictures/{Path(path).name}"
             shutil.copy(home() / path, source / page)
         if "://" in match[2] or not target:
             return match[0]
-        there = (source / page).exists() or (page.startswith("docs/") and (home() / page).exists())
+        there = (source / page).exists() or (page.startswith("docs/") and (home() / path).exists())
         return f"{match[1]}({up}{page}{'#' * bool(place)}{place})" if there else match[1].strip("![]")
 
     return re.sub(r"(!?\[[^\]]*\])\(([^)]+)\)", link, text)

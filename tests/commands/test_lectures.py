@@ -6,7 +6,8 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from coursekit.commands.lectures import mathml, to_html, with_spaces
+from coursekit.commands.lectures import home, lectures, mathml, to_html, with_spaces
+from coursekit.grading.release import masters
 
 TEXT = """# Why divide by $\\sqrt{d_k}$?
 
@@ -48,6 +49,14 @@ def test_bars_have_no_spaces_around_them(formula):
     assert len(bars) == 2
     assert all('lspace="0" rspace="0"' in bar for bar in bars)
     assert "lspace" not in mathml(r"p(x \mid y)", "inline")
+
+
+@pytest.mark.parametrize("path", [*lectures(), *masters(home())], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_formulas_use_what_a_page_can_show(path):
+    """Of ``aligned``, latex2mathml shows the ``&`` and no new lines."""
+    texts = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
+    formulas = [formula for text in texts for formula in re.findall(r"\$\$(.+?)\$\$", text, re.DOTALL)]
+    assert [formula for formula in formulas if re.search("<mi>&|linebreak", mathml(formula, "block"))] == []
 
 
 @pytest.mark.browser

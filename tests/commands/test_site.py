@@ -150,13 +150,17 @@ def write_course(root: Path) -> None:
     (root / "README.md").write_text(README, encoding="utf-8")
     (root / "docs").mkdir()
     see = "[sums](../notebooks/01_sums.ipynb), [task](../exercises/01_sums/01_sums.ipynb), [more](other.md#a-part), "
-    see += "[gone](../nowhere.md), [above](../README.md), [a paper](https://arxiv.org/abs/1706.03762)"
+    see += "[gone](../nowhere.md), [above](../README.md), [a paper](https://arxiv.org/abs/1706.03762), "
+    see += "[guide](../coursekit/grading/README.md)"
     (root / "docs" / "plan.md").write_text(f"# The plan\n\nSee {see}.\n", encoding="utf-8")
+    (root / "coursekit" / "grading").mkdir(parents=True)
+    (root / "coursekit" / "grading" / "README.md").write_text("# The guide\n\nFrom [the plan](../../docs/plan.md).\n")
     (root / "docs" / "other.md").write_text("# Other\n\n## A part\n\nIts vocab.\n", encoding="utf-8")
     (root / "docs" / "glossary.md").write_text(GLOSSARY, encoding="utf-8")
     (root / "exercises" / "01_sums").mkdir(parents=True)
     task = lecture(
-        "Exercise 01 · Sums", [("part", "-", f"Write $f(x)$ in `f`. {COLAB}\n\n|  | x |\n|---|---|\n| f | 1 |", [])]
+        "Exercise 01 · Sums",
+        [("part", "-", f"Lecture 01 comes first. Write $f(x)$ in `f`. {COLAB}\n\n|  | x |\n|---|---|\n| f | 1 |", [])],
     )
     nbformat.write(task, root / "exercises" / "01_sums" / "01_sums.ipynb")
     for name, notebook in (("01_sums", sums), ("02_vit", looks)):
@@ -472,8 +476,16 @@ def test_pages_about_the_course_are_shown_and_their_links_lead_to_pages_of_the_s
         "../exercises/01_sums.html",
         "other.html#a-part",
         "https://arxiv.org/abs/1706.03762",
+        "grading.html",
     ]
     assert "gone, above, a paper" in page.locator("article").inner_text()
+    page.get_by_role("link", name="guide", exact=True).click()
+    page.wait_for_url("**/docs/grading.html")
+    page.get_by_role("link", name="the plan", exact=True).click()
+    page.wait_for_url("**/docs/plan.html")
+    page.goto("http://course.test/exercises/01_sums.html")
+    page.get_by_role("link", name="Lecture 01", exact=True).click()
+    page.wait_for_url("**/lectures/01_sums.html")
 
 
 def test_the_folder_of_a_published_course_is_cloned(tmp_path, monkeypatch):
@@ -1627,6 +1639,80 @@ def test_the_place_of_a_link_stays_in_sight_until_the_reader_moves(open_page):
     page.evaluate("document.querySelector('article').append(document.createElement('hr'))")
     page.wait_for_timeout(200)
     assert page.evaluate("scrollY") == here, "it is the reader who turns the page now"
+
+
+def fill(page) -> str:
+    """Text above and below the second part of lecture 01; the place on the screen of a line in it."""
+    page.evaluate("""() => {
+      const part = [...document.querySelectorAll("article section section")].at(-1);
+      const lines = (n) => Array.from({length: n}, (_, i) => `<p>${i} ${"word ".repeat(60)}</p>`).join("");
+      part.insertAdjacentHTML("beforebegin", lines(40));
+      part.insertAdjacentHTML("beforeend", `${lines(3)}<p id=here>Here.</p>${lines(60)}`);
+    }""")
+    return "Math.round(document.getElementById('here').getBoundingClientRect().top)"
+
+
+@pytest.mark.browser
+def test_what_one_reads_stays_in_sight_when_a_phone_is_turned(open_page):
+    page = open_page("site", "lectures/01_sums.html")
+    page.set_viewport_size({"width": 390, "height": 844})
+    at = fill(page)
+    page.evaluate(f"scrollBy({{top: {at} - 300, behavior: 'instant'}})")
+    page.wait_for_timeout(400)  # one reads
+    for width, height in ((844, 390), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(400)
+        assert -500 < page.evaluate(at) < 850
+
+
+@pytest.mark.browser
+def test_after_a_reload_one_reads_on_where_one_was(open_page):
+    """Though what stands above has another height now, as a widget has that was worked with."""
+    page = open_page("site", "lectures/01_sums.html")
+    page.add_init_script("""addEventListener("DOMContentLoaded", () => {
+      document.querySelector("article h1").insertAdjacentHTML("afterend", "<div id=tall style='height: 4000px'></div>");
+      document.querySelector("article").insertAdjacentHTML("beforeend", "<div style='height: 4000px'></div>");
+    })""")
+    page.reload()
+    page.add_style_tag(content="* {overflow-anchor: none}")
+    page.evaluate("document.getElementById('tall').style.height = '6000px'")
+    at = "Math.round([...document.querySelectorAll('article h2')].at(-1).getBoundingClientRect().top)"
+    page.evaluate(f"scrollBy({{top: {at} - 120, behavior: 'instant'}})")
+    page.wait_for_timeout(400)
+    assert page.evaluate(at) == 120
+    page.reload()
+    page.wait_for_function(f"Math.abs({at} - 120) < 5")
+
+
+@pytest.mark.browser
+def test_a_figure_is_shown_by_itself_and_escape_leads_back(open_page):
+    page = open_page("site", "lectures/02_vit.html")
+    page.set_viewport_size({"width": 390, "height": 844})
+    link = page.locator(".cell_output a.only-light").first
+    small = link.locator("img").bounding_box()["width"]
+    link.click()
+    shown = page.locator("dialog.figure img")
+    shown.wait_for()
+    assert shown.bounding_box()["width"] > max(700, small)
+    page.keyboard.press("Escape")
+    shown.wait_for(state="detached")
+    link.click()
+    shown.click()
+    shown.wait_for(state="detached")
+
+
+@pytest.mark.browser
+def test_a_widget_whose_script_did_not_come_is_there_when_the_network_is(open_page):
+    page = open_page("site", "index.html")
+    page.context.route("**/parts/*.js", lambda route: route.abort())
+    page.goto("http://course.test/lectures/02_vit.html")
+    page.locator("[data-ck]").first.scroll_into_view_if_needed()
+    page.wait_for_timeout(300)
+    assert page.locator(".ck").count() == 0
+    page.context.unroute("**/parts/*.js")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    page.locator(".ck").first.wait_for()
+    page.errors.clear()  # of the script that did not come
 
 
 @pytest.mark.browser

@@ -267,6 +267,22 @@ def test_a_widget_looks_the_same_beside_another_one(browser, scheme):
     assert apart[0] == apart[1]
 
 
+def test_a_finger_reads_a_curve_off_as_a_mouse_does(browser):
+    page = page_of(browser, Curves({"a": [{"step": 1, "loss": 2}, {"step": 9, "loss": 1}]}, title="Loss")._repr_html_())
+    note = page.locator(".note")
+    for kind, leaves in (("touch", "After 9 updates: a 1.0000"), ("mouse", "")):
+        page.locator(".plot").evaluate(
+            """(plot, kind) => {
+              const {right, top} = plot.getBoundingClientRect();
+              for (const name of ["pointerdown", "pointerleave"]) {
+                plot.dispatchEvent(new PointerEvent(name, {pointerType: kind, clientX: right, clientY: top}));
+              }
+            }""",
+            kind,
+        )
+        assert note.inner_text() == leaves
+
+
 def test_widgets_of_a_kind_have_names_of_their_own_and_are_no_slides(browser):
     """A screen reader lists two trainings apart; reveal.js would count every <section> as a slide."""
     history = [{"step": 1, "loss": 1.0}]

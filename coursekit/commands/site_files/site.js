@@ -109,13 +109,34 @@ function mountNear() {
   const near = new IntersectionObserver((seen) => {
     for (const {target} of seen.filter((one) => one.isIntersecting)) {
       near.unobserve(target);
-      document.head.append(Object.assign(document.createElement("script"), {src: new URL(`${target.dataset.ck}.js`, parts)}));
+      const again = () => addEventListener("online", () => near.observe(target), {once: true}); // after a tunnel
+      document.head.append(Object.assign(document.createElement("script"), {src: new URL(`${target.dataset.ck}.js`, parts), onerror: again}));
     }
   }, {rootMargin: "100%"});
   for (const widget of document.querySelectorAll("[data-ck]")) near.observe(widget);
 }
 
 addEventListener("DOMContentLoaded", mountNear); // now, the models that answer (page.js) are there
+
+// --- a figure by itself, which a click or Escape closes
+
+addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  target?.closest("dialog.figure")?.remove();
+  const link = target?.closest(".cell_output a[class^=only-]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const dialog = document.createElement("dialog"), picture = /** @type {Element} */ (link.querySelector("img").cloneNode());
+  picture.removeAttribute("style");
+  dialog.className = "figure";
+  dialog.tabIndex = 0;
+  dialog.setAttribute("aria-label", "The figure by itself; Escape closes it");
+  dialog.append(picture);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("keydown", ({key}) => { if (key === "Escape") dialog.close(); }); // the theme's search takes it for itself
+  article.append(dialog);
+  dialog.showModal();
+});
 
 // --- what is printed in columns
 
@@ -167,7 +188,7 @@ unfold();
 
 function stay() {
   const place = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!place || !article) return;
+  if (!place || !article || before()) return;
   const moves = new ResizeObserver(() => place.scrollIntoView());
   const end = () => moves.disconnect();
   moves.observe(article);
@@ -177,6 +198,43 @@ function stay() {
 
 addEventListener("hashchange", stay);
 stay();
+
+// --- and the place that one reads, when the window changes its width, as a phone does that is turned, and after a reload
+
+/** The last thing with a name above the reader's eye, and how far above it is. */
+function reading() {
+  const above = [...article.querySelectorAll("[id]:not(.ck *, svg *)")].filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < 150);
+  const last = above.at(-1);
+  return last && scrollY > 200 ? {id: last.id, top: last.getBoundingClientRect().top} : null;
+}
+
+function goOn(place) {
+  const last = place && document.getElementById(place.id);
+  if (last) scrollBy({top: last.getBoundingClientRect().top - place.top, behavior: "instant"});
+}
+
+/** Where one was before a reload, or before one went away and came back. */
+function before() {
+  const [way] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
+  const kept = sessionStorage.getItem(`place of ${location.pathname}`);
+  return kept && ["reload", "back_forward"].includes(way.type) ? JSON.parse(kept) : null;
+}
+
+if (article && folder) {
+  const kept = before();
+  let place = null, width = innerWidth, pause;
+  addEventListener("scroll", () => {
+    clearTimeout(pause);
+    pause = setTimeout(() => { if (innerWidth === width) place = reading(); }, 150);
+  }, {passive: true});
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    requestAnimationFrame(() => goOn(place));
+  });
+  addEventListener("pagehide", () => sessionStorage.setItem(`place of ${location.pathname}`, JSON.stringify(place)));
+  if (kept) addEventListener("load", () => setTimeout(() => goOn(kept), 100));
+}
 
 // --- the page that is read is in sight among all others, too
 
@@ -261,13 +319,13 @@ function nearest(asked, names) {
 function offerEach(results, asked) {
   const words = [...new Set(asked.match(/[\p{L}\p{N}]+/gu))];
   if (words.length < 2) return;
-  const meant = words.map((word) => nearest(plain(word), WORDS)?.name ?? word).join(" ");
+  const each = words.map((word) => nearest(plain(word), WORDS)?.name ?? word), meant = each.join(" ");
   const watch = new MutationObserver(() => {
     const summary = results.querySelector(".search-summary");
     if (summary?.textContent !== NOTHING) return;
     watch.disconnect();
     if (plain(meant) !== plain(words.join(" "))) summary.append(" Did you mean ", searchFor(meant), "?");
-    summary.append(" Search for one of them: ", ...words.flatMap((word, i) => (i ? [", ", searchFor(word)] : [searchFor(word)])), ".");
+    summary.append(" Search for one of them: ", ...each.flatMap((word, i) => (i ? [", ", searchFor(word)] : [searchFor(word)])), ".");
   });
   watch.observe(results, {childList: true, subtree: true});
 }

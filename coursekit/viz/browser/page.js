@@ -53,7 +53,7 @@ globalThis.courseModels = (mount, el, data) => {
         el.focus({preventScroll: true});
       }});
       note.append(again);
-      if (here) again.focus({preventScroll: true});
+      if (here) again.focus(); // where one typed a field may be gone, and what happened is said above
     },
   });
   return view;

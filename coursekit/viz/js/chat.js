@@ -60,7 +60,7 @@ export function mount(el, data, {emit}) {
   const input = typed.querySelector("input");
   const again = h("button", {type: "button", style: "scroll-margin:5rem", onclick: startAgain}, "New conversation");
   if (live) typed.append(again);
-  const legend = h("div", {class: "legend"}, "Probability of each token: ", ...scaleOf("0 %", "100 %"), ". Point at one, or reach it with Tab and the arrow keys.");
+  const legend = h("div", {class: "legend"}, "Probability of each token: ", ...scaleOf("0 %", "100 %"), ". Point at one, tap it, or reach it with Tab and the arrow keys.");
   box.append(title, examples, live ? h("label", {class: "label"}, "Text", text) : text, names, talk, status, typed, legend);
   const shown = models.map(() => true);
   let now, sides; // the conversation; for each request the element of each model

@@ -4,7 +4,7 @@
 import {unpack, h, root} from "./shared.js";
 
 const STYLE = `
-.ck .plot { position:relative; }
+.ck .plot { position:relative; touch-action:pan-y; }
 .ck .note { min-height:1.4em; }
 .ck .keys { display:flex; gap:14px; flex-wrap:wrap; font-size:13px; }
 `;
@@ -90,7 +90,7 @@ export function mount(el, data, {emit}) {
     place = x;
   }
 
-  plot.addEventListener("pointermove", (event) => {
+  const read = (/** @type {PointerEvent} */ event) => {
     const first = data.points[0]?.values;
     if (!first?.length) return;
     const box = plot.getBoundingClientRect();
@@ -99,8 +99,9 @@ export function mount(el, data, {emit}) {
     for (let i = 0; i < first.length / 2; i++) if (Math.abs(place(first[2 * i]) - px) < Math.abs(place(first[2 * best]) - px)) best = i;
     chosen = best;
     draw();
-  });
-  plot.addEventListener("pointerleave", () => { chosen = null; draw(); });
+  };
+  for (const kind of ["pointerdown", "pointermove"]) plot.addEventListener(kind, read);
+  plot.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") { chosen = null; draw(); } }); // a finger leaves when it is lifted
   plot.addEventListener("keydown", (event) => {
     const n = (data.points[0]?.values.length ?? 0) / 2;
     const go = {ArrowLeft: (chosen ?? n) - 1, ArrowRight: (chosen ?? -1) + 1, Home: 0, End: n - 1}[event.key];

@@ -216,7 +216,7 @@ const THEME = `
 .ck input[type=text] { background:var(--field); border:1px solid var(--line); border-radius:6px; padding:3px 8px; min-height:30px; }
 .ck .typed { display:flex; flex:1 1 auto; align-items:center; gap:10px; max-width:100%; }
 .ck .typed input { flex:1 1 auto; width:30ch; min-width:0; }
-.ck input[type=range] { accent-color:var(--accent); }
+.ck input[type=range] { accent-color:var(--accent); min-height:24px; }
 .ck :focus-visible { outline:3px solid var(--accent); outline-offset:2px; }
 .ck textarea:focus-visible { outline-offset:-2px; } /* as wide as the widget, whose frame would cut it off */
 .ck .row { display:flex; gap:6px; align-items:center; flex-wrap:wrap; margin:6px 0; }
